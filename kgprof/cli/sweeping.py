@@ -83,13 +83,8 @@ def swept(
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
         found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
+        found = tried(weighed(found, executions), asked, varying, scratch, work.folder, phases)
         context.interrupted = found.interrupted
-        found = weighed(found, executions)
-        if not found.interrupted:
-            try:
-                found = tried(found, asked, varying, scratch, work.folder, phases)
-            except KeyboardInterrupt:
-                found, context.interrupted = msgspec.structs.replace(found, interrupted=True), True
         found = shown(found)
         page = sheet(found, further(found))
         texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
@@ -111,6 +106,8 @@ def tried(
     phases: progress.Progress,
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, and the policies for sizes (``varying`` None: without)."""
+    if found.interrupted:
+        return found
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
     timed = [(each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)]
     cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
@@ -123,13 +120,18 @@ def tried(
         phases.phase(name, key)
 
     trial = {"scratch": scratch, "caches": children.Caches(folder=scratch / "caches-trials", kept=True)}
-    rungs = ladder.climb(asked, strategy, cell, device, output=folder, on_phase=on_phase, **trial)
-    found = msgspec.structs.replace(found, ladder=rungs)
-    if varying is None:
-        return found
-    asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
-    shapes = size_policies.compare_policies(asked, strategy, cell.mode, device, varying, on_phase=on_phase, **trial)
-    return msgspec.structs.replace(found, shapes=shapes)
+    try:
+        rungs = ladder.climb(asked, strategy, cell, device, output=folder, on_phase=on_phase, **trial)
+        found = msgspec.structs.replace(found, ladder=rungs)
+        if varying is not None:
+            asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
+            policies = size_policies.compare_policies(
+                asked, strategy, cell.mode, device, varying, on_phase=on_phase, **trial
+            )
+            found = msgspec.structs.replace(found, shapes=policies)
+    except KeyboardInterrupt:
+        return msgspec.structs.replace(found, interrupted=True)
+    return found
 
 
 def further(found: m.Sweep) -> tuple[Section, ...]:

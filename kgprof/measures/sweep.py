@@ -237,8 +237,9 @@ def verdict(
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:
+        use = f"Use {best.cell.name}" if best.cell.compiles else "Leave it uncompiled (eager)"
         text = (
-            f"Use {best.cell.name} {of}: {short(mine.value)} s from a cold start{how}; "
+            f"{use} {of}: {short(mine.value)} s from a cold start{how}; "
             f"runner-up {second.cell.name}, {short(theirs.value)} s"
         )
         status = m.VerdictStatus.OK
@@ -264,11 +265,15 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) ->
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"
             parts.append(f"{each.cell.name} is {times} and rounds differently, so it is not recommended")
+    late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
+    if late:
+        parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
     if dead:
         parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
-    return "; ".join(parts)
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def span(counts: Sequence[int]) -> str:

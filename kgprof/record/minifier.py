@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 REDUCE, CHECK = "kgprof.record.minifier:reduce", "kgprof.record.minifier:check"
 DIFFERS = 2  # exit code of a script whose graph differs; 1 is Python's own
+SCRIPT_NAME = "smallest_graph.py"
 MOST_OUTPUT = 4_000  # characters of a script's that are kept
 SCRIPT = '''"""{title}
 
@@ -126,39 +127,16 @@ def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], N
 
 
 def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
-    """Record the graphs of one run, take the first that differs when it is compiled by itself, and make it smaller.
+    """Take the first graph of one run that differs when it is compiled by itself, and make it smaller.
 
     A graph that is smaller and still differs is written at once, so that a time limit costs the rest alone.
     """
     import torch
     from torch._dynamo import config
-    from torch._dynamo.debug_utils import clone_inputs_retaining_gradness
     from torch._functorch.fx_minifier import minifier
 
-    from kgprof.workloads.protocol import EvaluationSession
-
     question = m.decode_json(question_json, Question)
-    rung = question.rung
-    graphs: list[tuple[torch.fx.GraphModule, list[Any]]] = []
-
-    def recording(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        kept = copy.deepcopy(graph)
-        met: list[bool] = []
-
-        def call(*inputs: Any) -> Any:
-            if not met:
-                met.append(True)
-                graphs.append((kept, clone_inputs_retaining_gradness(inputs)))
-            return graph(*inputs)
-
-        return call
-
-    with prepared(question, options, recording) as (_, session):
-        if isinstance(session, EvaluationSession):
-            session.evaluate(lambda: None)
-        else:
-            for _ in range(question.steps):
-                session.step()
+    graphs, rung = recorded(question, options), question.rung
     backend = m.BACKEND_OF.get(rung, question.cell.backend if rung is m.Rung.MODE else m.INDUCTOR)
     settings: dict[str, Any] = {"backend": backend, "dynamic": False}
     if rung is m.Rung.MODE and backend == m.INDUCTOR:
@@ -174,35 +152,54 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
             traceback.print_exc()
             return False
 
-    folder = Path(question.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    script = folder / f"{question.strategy}.{rung.replace(' ', '-')}.py"
+    script = Path(question.folder) / SCRIPT_NAME
     name = options.workload.rpartition("/")[2]
     title = f"The smallest graph of {name}, strategy {question.strategy}, that differs from eager: {rung}."
     with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
-        for graph, inputs in graphs:
-            if differs(graph, inputs):
-                break
-        else:
-            made = f"{len(graphs)} captured graphs" if graphs else "no graph was captured; what the program compiles"
-            write(m.Skipped(reason=f"{made}, none of which differs when it is compiled by itself"))
+        graph, inputs = next((each for each in graphs if differs(*each)), (None, []))
+        if graph is None:
+            none = f"none of its {len(graphs)} captured graphs differs when it is compiled by itself"
+            write(m.Skipped(reason=none if graphs else "no graph was captured from what the program compiles"))
             return
         before = len(graph.graph.nodes)
 
         def keep(smaller: torch.fx.GraphModule, left: Sequence[Any], finished: bool = False) -> None:
             save(script, title, smaller, list(left), settings)
-            calls = [node for node in smaller.graph.nodes if node.op.startswith("call_")]
-            operators = tuple(
-                torch.typename(node.target) if callable(node.target) else str(node.target) for node in calls
-            )
-            minified = m.Minified(
-                script=str(script), operators=operators, nodes_before=before, attempts=attempts, finished=finished
-            )
-            write(minified)
+            targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
+            names = tuple(torch.typename(each) if callable(each) else str(each) for each in targets)
+            smallest = {"script": str(script), "operators": names, "nodes_before": before}
+            write(m.Minified(**smallest, attempts=attempts, finished=finished))
 
         keep(graph, inputs)
         smaller, left = minifier(graph, inputs, differs, keep)
         keep(smaller, left, finished=True)
+
+
+def recorded(question: Question, options: m.Options) -> list[tuple[torch.fx.GraphModule, list[Any]]]:
+    """Each graph that Dynamo captures in the steps of the run, with the inputs of its first call."""
+    from torch._dynamo.debug_utils import clone_inputs_retaining_gradness
+
+    from kgprof.workloads.protocol import EvaluationSession
+
+    graphs: dict[int, tuple[torch.fx.GraphModule, list[Any]]] = {}
+
+    def recording(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        kept = copy.deepcopy(graph)
+
+        def call(*inputs: Any) -> Any:
+            if id(kept) not in graphs:
+                graphs[id(kept)] = (kept, clone_inputs_retaining_gradness(inputs))
+            return graph(*inputs)
+
+        return call
+
+    with prepared(question, options, recording) as (_, session):
+        if isinstance(session, EvaluationSession):
+            session.evaluate(lambda: None)
+        else:
+            for _ in range(question.steps):
+                session.step()
+    return list(graphs.values())
 
 
 def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]) -> bool:

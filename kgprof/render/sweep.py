@@ -85,6 +85,11 @@ def _step(step: m.Spread | m.Skipped) -> Cell:
     return known(step, cell)
 
 
+def _measured(sweep: m.Sweep) -> list[m.CellWorth]:
+    """The others have a line each in the section of what is not measured."""
+    return [each for each in sweep.worth if isinstance(each.first_cold, m.Spread) or isinstance(each.step, m.Spread)]
+
+
 def _cells(sweep: m.Sweep) -> Table:
     """Fastest for the number of executions first."""
 
@@ -102,7 +107,7 @@ def _cells(sweep: m.Sweep) -> Table:
             _break_even(each, each.break_even_next, each.next_best),
             _estimate(each.total, figure),
         )
-        for each in sorted(sweep.worth, key=total_s)
+        for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
         *("cell", "step", "against eager", "first call, cold s", "first call, warm disk s"),
@@ -132,7 +137,7 @@ def _starts(sweep: m.Sweep) -> Table:
 
     rows: list[tuple[Cell | str, ...]] = [
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
-        for each in sweep.worth
+        for each in _measured(sweep)
     ]
     headings = ("cell", "cold caches s", "warm disk s", "same process, after a reset s")
     named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
@@ -179,7 +184,7 @@ def _earnings(sweep: m.Sweep) -> Table:
             else missing("see above"),
             memory(each),
         )
-        for each in sweep.worth
+        for each in _measured(sweep)
     ]
     headings = (
         *("cell", "tier", f"return after {sweep.executions:,}", "benefit of 100 executions s"),

@@ -31,7 +31,7 @@ def as_in(cell: m.Cell, device: str) -> Iterator[None]:
     if cell.precision is m.Precision.TF32:
         torch.set_float32_matmul_precision("high")
     with (
-        in_place_of_inductor(backend, settings),
+        in_place_of_inductor(backend, settings, chosen_too=cell.mode in m.COMPILED_MODES),
         torch.autocast(device, dtype=torch.bfloat16, enabled=cell.precision is m.Precision.BF16),
     ):
         yield
@@ -39,10 +39,13 @@ def as_in(cell: m.Cell, device: str) -> Iterator[None]:
 
 @contextmanager
 def in_place_of_inductor(
-    backend: str | Callable[..., object], given: Mapping[str, object] | None = None
+    backend: str | Callable[..., object],
+    given: Mapping[str, object] | None = None,
+    *,
+    chosen_too: bool = False,
 ) -> Iterator[None]:
-    """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend`` and the settings ``given``;
-    with neither nothing changes.
+    """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend`` (empty: Inductor) and the
+    settings ``given``; with neither nothing changes. ``chosen_too``: also one that names another backend.
 
     It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is imported within,
     ``nn.Module.compile``, and kgprof's own modes; and whatever asks ``torch._dynamo`` for ``optimize``. It does not
@@ -57,12 +60,13 @@ def in_place_of_inductor(
 
     @functools.wraps(compile_)
     def compiling(*args: Any, **settings: Any) -> Any:
-        if settings.get("backend", INDUCTOR) != INDUCTOR:
-            return compile_(*args, **settings)
+        chosen = settings.pop("backend", INDUCTOR)
+        if chosen != INDUCTOR and not chosen_too:
+            return compile_(*args, backend=chosen, **settings)
         # torch takes a mode or options, not both.
-        dropped = OF_INDUCTOR if backend or "mode" in (given or {}) else ()
+        dropped = OF_INDUCTOR if backend or "mode" in (given or {}) or chosen != INDUCTOR else ()
         kept = {name: value for name, value in settings.items() if name not in dropped} | dict(given or {})
-        return compile_(*args, **kept | ({"backend": backend} if backend else {}))
+        return compile_(*args, **kept, backend=backend or INDUCTOR)
 
     @functools.wraps(optimize)
     def optimizing(asked: Any = INDUCTOR, *args: Any, **settings: Any) -> Any:
