@@ -119,14 +119,16 @@ def tried(
     def on_phase(name: str) -> None:
         phases.phase(name, key)
 
-    trial = {"scratch": scratch, "caches": children.Caches(folder=scratch / "caches-trials", kept=True)}
+    caches = children.Caches(folder=scratch / "caches-trials", kept=True)
     try:
-        rungs = ladder.climb(asked, strategy, cell, device, output=folder, on_phase=on_phase, **trial)
+        rungs = ladder.climb(
+            asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
+        )
         found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
             asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
             policies = size_policies.compare_policies(
-                asked, strategy, cell.mode, device, varying, on_phase=on_phase, **trial
+                asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, shapes=policies)
     except KeyboardInterrupt:

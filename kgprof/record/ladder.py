@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from kgprof.workloads.protocol import Session, Workload
+    from kgprof.workloads.protocol import ComparableWorkload, Session, Workload
 
 FUNCTION = "kgprof.record.ladder:measure"
 REPLAYED = ("reduce-overhead", "max-autotune")  # on a GPU: warm-up, capture, replay
@@ -146,30 +146,35 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
                 returned = session.step()
             gradients.of_result(returned)
         arrays = dict(session.result()) if isinstance(session, ResultSession) else {}
-        arrays |= dict(named_arrays(returned))
-        for name, tensor in (session.buffers() if isinstance(session, BufferSession) else {}).items():
-            arrays |= dict(named_arrays(tensor, f"buffer {name}"))
-        for name, tensor in gradients.seen.items():
-            arrays |= dict(named_arrays(tensor, f"gradient of {name}"))
+        if not has_its_own_comparison(workload):
+            arrays |= dict(named_arrays(returned))
+            buffers = session.buffers() if isinstance(session, BufferSession) else {}
+            tensors = {f"buffer {name}": tensor for name, tensor in buffers.items()}
+            tensors |= {f"gradient of {name}": tensor for name, tensor in gradients.seen.items()}
+            for name, tensor in tensors.items():
+                arrays |= dict(named_arrays(tensor, name))
         seconds = time.perf_counter() - began  # named_arrays waits for the GPU
     folder, at = Path(question.folder), m.RunKey(strategy=question.strategy, mode=question.rung)
     store.write_result(folder, at, arrays)
     if job is not None:
         store.write_json(folder / f"{at.slug}.json", job)
     wide, eager = (left_by(question, rung) for rung in (m.Rung.FLOAT64, m.Rung.EAGER))
-    own = _own_comparison(workload, question, arrays, job)
+    if not arrays or (question.rung is not m.Rung.FLOAT64 and not eager):
+        nothing = "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
+        write(m.Skipped(reason="eager left nothing to compare with" if arrays else nothing))
+        return
+    own = _own_comparison(workload, question, arrays, job) if has_its_own_comparison(workload) else None
     held = own is None and question.rung is not m.Rung.FLOAT64
-    tensors = list(differences(arrays, eager, wide)) if held else []
-    tensors.sort(key=lambda tensor: (-tensor.differing, -tensor.max_abs))
+    found = sorted(differences(arrays, eager, wide), key=lambda each: (-each.differing, -each.max_abs)) if held else []
     agreement, metrics = own or (None, ())
     judged_different = isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
     compared = question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
     write(
         m.RungResult(
-            differs=compared and (judged_different or any(tensor.differing for tensor in tensors)),
+            differs=compared and (judged_different or any(each.differing for each in found)),
             seconds=seconds,
-            compared=len(tensors),
-            tensors=tuple(tensors[:KEPT]),
+            compared=len(found),
+            tensors=tuple(found[:KEPT]),
             agreement=agreement,
             metrics=tuple(metrics),
             note=gradients.note,
@@ -196,7 +201,8 @@ def prepared(
         mode = m.AS_IS if cell.mode == m.AS_IS else "default"
         cell = msgspec.structs.replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
     device = torch.device(question.device)
-    with as_in(cell, device.type), in_place_of_inductor(instead), config.patch(fallback_random=True):
+    recording = in_place_of_inductor(instead, chosen_too=True)
+    with recording, as_in(cell, device.type), config.patch(fallback_random=True):
         seed_everything(options.seed)
         workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
         offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
@@ -270,16 +276,19 @@ class Gradients:
 # ---------------------------------------------------------------- comparing
 
 
-def _own_comparison(
-    workload: Workload, question: Question, arrays: Arrays, job: m.Evaluation | None
-) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]] | None:
-    """Of a workload that declares how its results are compared, and has a reference of its own."""
+def has_its_own_comparison(workload: Workload) -> TypeGuard[ComparableWorkload]:
+    """It judges results itself, against a reference of its own."""
     from kgprof.workloads.example import ExampleWorkload
     from kgprof.workloads.protocol import ComparableWorkload
     from kgprof.workloads.user import UserWorkload
 
-    if isinstance(workload, UserWorkload | ExampleWorkload) or not isinstance(workload, ComparableWorkload):
-        return None
+    return isinstance(workload, ComparableWorkload) and not isinstance(workload, UserWorkload | ExampleWorkload)
+
+
+def _own_comparison(
+    workload: ComparableWorkload, question: Question, arrays: Arrays, job: m.Evaluation | None
+) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]]:
+    """With eager, and of each metric eager's value."""
     baseline = m.RunKey(strategy=question.strategy, mode=m.EAGER)
     own = m.RunKey(strategy=question.strategy, mode="default")
     own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline

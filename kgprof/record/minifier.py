@@ -167,8 +167,10 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
             save(script, title, smaller, list(left), settings)
             targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
             names = tuple(torch.typename(each) if callable(each) else str(each) for each in targets)
-            smallest = {"script": str(script), "operators": names, "nodes_before": before}
-            write(m.Minified(**smallest, attempts=attempts, finished=finished))
+            minified = m.Minified(
+                script=str(script), operators=names, nodes_before=before, attempts=attempts, finished=finished
+            )
+            write(minified)
 
         keep(graph, inputs)
         smaller, left = minifier(graph, inputs, differs, keep)

@@ -197,16 +197,17 @@ def capturing() -> Iterator[list[Called]]:
     import torch
 
     calls: list[Called] = []
-    compile_ = torch.compile
+    compile_, hooks = torch.compile, []
+
+    def hook(called: Called) -> Callable[..., None]:
+        return lambda module, args, kwargs: called.see(*args, **kwargs)
 
     def compiling(function: Any = None, **settings: Any) -> Any:
         if function is None:
             return functools.partial(compiling, **settings)
         calls.append(called := Called(function))
         if isinstance(function, torch.nn.Module):
-            function.register_forward_pre_hook(
-                lambda module, args, kwargs: called.see(*args, **kwargs), with_kwargs=True
-            )
+            hooks.append(function.register_forward_pre_hook(hook(called), with_kwargs=True))
             return function
 
         @functools.wraps(function)
@@ -221,6 +222,8 @@ def capturing() -> Iterator[list[Called]]:
         yield calls
     finally:
         torch.compile = compile_
+        for each in hooks:
+            each.remove()  # else it would be compiled with the module
 
 
 def captured(question: Question, options: m.Options) -> Called:
@@ -278,13 +281,13 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
     mode = question.mode if question.mode in m.COMPILED_MODES else "default"
     dynamic = False if fixed else True if policy is m.SizePolicy.DYNAMIC else None
     with in_place_of_inductor(options.backend):
-        compiled = torch.compile(called.function, mode=mode, dynamic=dynamic)
+        compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
     tops = {size: min((top for top in question.buckets if top >= size), default=size) for size in counts}
 
     def call(size: int) -> Any:
         given, top = inputs[size], tops[size]
         if mode != "default":
-            torch.compiler.cudagraph_mark_step_begin()
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if policy is m.SizePolicy.MARKED and size > 1:
             for tensor in Called(called.function, given).varying().values():
                 torch._dynamo.mark_dynamic(tensor, 0)

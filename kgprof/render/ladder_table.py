@@ -174,7 +174,7 @@ def _policies(shapes: m.Shapes) -> Table:
 def _sizes(shapes: m.Shapes) -> Fold:
     ran = [(policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)]
     sizes = list(dict.fromkeys(shapes.sizes))
-    rows = [
+    rows: list[tuple[Cell | str, ...]] = [
         (figure(size), *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size))
         for size in sizes
     ]

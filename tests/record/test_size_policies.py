@@ -58,14 +58,14 @@ def test_each_policy_compiles_pads_and_keeps_the_results(compare: Compare) -> No
 
     found = of(shapes)
     assert isinstance(shapes, m.Shapes)
-    assert (shapes.function, shapes.tensor, shapes.collected, shapes.buckets) == ("step", "x", False, (2, 4, 8))
+    assert (shapes.function, shapes.tensor, shapes.collected, shapes.buckets) == ("step", "x", False, (4, 8))
     graphs = {policy: result.graphs for policy, result in found.items()}
     assert graphs == {
         m.SizePolicy.STATIC: 3,
         m.SizePolicy.AUTOMATIC: 2,
         m.SizePolicy.DYNAMIC: 1,
         m.SizePolicy.MARKED: 1,
-        m.SizePolicy.BUCKETS: 3,
+        m.SizePolicy.BUCKETS: 2,
         m.SizePolicy.PADDED: 1,
     }
     assert not any(result.differs for result in found.values())
