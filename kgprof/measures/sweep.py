@@ -262,7 +262,9 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) ->
     if steps:
         apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
         words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
-        parts.append(f"each cell's step was timed in {span(counts)} processes, which lie up to {words} apart")
+        apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
+        processes = "process" if max(counts) == 1 else "processes"
+        parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"
