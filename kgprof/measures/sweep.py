@@ -42,9 +42,11 @@ def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
 
 
 def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
-    """The best cell and the runner-up of each size, and eager, which they are held against."""
+    """The best cell and the runner-up of each size, and eager, which they are held against; none without a best."""
     found = weighed(sweep, executions)
     named = [cell for one in found.verdicts for cell in (one.best, one.runner_up) if cell is not None]
+    if not named:
+        return []
     return list(dict.fromkeys([*named, *(each.cell for each in sweep.cells if not each.cell.compiles)]))
 
 
@@ -260,7 +262,9 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) ->
     if steps:
         apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
         words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
-        parts.append(f"each cell's step was timed in {span(counts)} processes, which lie up to {words} apart")
+        apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
+        processes = "process" if max(counts) == 1 else "processes"
+        parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"

@@ -70,15 +70,18 @@ class Grid:
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone."""
+    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone. The last ones are
+    left out if there is no time for all of them."""
     if own_settings:
         yield m.Cell(mode=m.AS_IS)
     yield m.Cell(mode="default")
-    yield m.Cell(mode="default", backend="aot_eager")
-    yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
     if device == "cuda":
-        yield from (m.Cell(mode=mode) for mode in ("reduce-overhead", "max-autotune"))
+        yield m.Cell(mode="reduce-overhead")
     yield m.Cell(mode="max-autotune-no-cudagraphs")
+    if device == "cuda":
+        yield m.Cell(mode="max-autotune")
+    yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
+    yield m.Cell(mode="default", backend="aot_eager")
     yield m.Cell(mode="default", precision=m.Precision.BF16)
 
 
@@ -197,11 +200,12 @@ class Session:
         alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
         try:
             for cell in alive:
-                if not self._cells[cell].processes:
+                if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
                     self._one(cell, cold=True)
             if self._is_program and not any(each.frames for found in self._cells.values() for each in found.measured()):
                 return self.sweep()
-            alive = self._affordable([cell for cell in alive if not self._cells[cell].failed], turns)
+            begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
+            alive = self._affordable(list(begun), turns)
             warm = self._warm_turns(turns)
             for number in range(warm):
                 for cell in alive:
@@ -218,6 +222,14 @@ class Session:
             self._interrupted = True
         return self.sweep()
 
+    def _has_room(self, cell: m.Cell, turns: int) -> bool:
+        """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
+        are worth more than many that are not."""
+        begun = [each for each, found in self._cells.items() if found.processes and not found.failed]
+        warm_s = sum(self._expected_s(each, cold=False) for each in (*begun, cell)) * self._warm_turns(turns)
+        ends = time.monotonic() + warm_s + self._expected_s(cell, cold=True)
+        return not cell.compiles or ends <= self._ends
+
     def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:
         """The fastest cells whose further turns end in time, and eager in any case; the others say that they wait."""
 
@@ -232,7 +244,8 @@ class Session:
         return [cell for cell in alive if cell in kept or self._left_out(cell)]
 
     def _left_out(self, cell: m.Cell) -> bool:
-        why = "measured in fewer processes than the others: the time was up (--minutes; --resume goes on)"
+        few = "in fewer processes than the others" if self._cells[cell].processes else "in no process"
+        why = f"measured {few}: the time was up (--minutes; --resume goes on)"
         self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
         return False
 
@@ -242,7 +255,9 @@ class Session:
             return self._took_s[cell, cold]
         before = self._took_s.get((cell, True))
         if before is None or cold:
-            return guess_s(cell, cold=cold)
+            # A machine that is busy is so for all cells alike: as the first process has shown.
+            first, took_s = next(iter(self._took_s.items()), ((cell, cold), 0.0))
+            return guess_s(cell, cold=cold) * max(1.0, took_s / guess_s(first[0], cold=first[1]))
         spent = sum(sum(each.start_s) for each in self._cells[cell].measured(cold=True)[:1])
         return before - spent * (1 - WARM_SHARE)
 

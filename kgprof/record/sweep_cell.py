@@ -24,6 +24,7 @@ from kgprof.workloads.protocol import Session
 # What the stages of a compilation are read from.
 SPANS = frozenset(("str", "dynamo_start", "compilation_metrics", "bwd_compilation_metrics", "chromium_event"))
 GROUPS = 25  # of --steps steps: enough for a median that a stall of the machine does not move
+FEWEST_STEPS = 3  # of a group
 GROUPS_S = 8.0  # another group of steps is begun only while it is expected to end within this; the first always is
 
 
@@ -50,7 +51,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         started = timing.frames_seen_by_dynamo()
         times = m.CellTimes(start_s=start_s, step_us=(), clock=timing.clock_for(device).name, frames=started)
         write(m.CellAnswer(times=times, spans=spans))
-        groups = steady_us(session, device, options.steps)
+        groups = steady_us(session, device, options.steps, step_s=start_s[-1])
         times = msgspec.structs.replace(
             times,
             step_us=groups,
@@ -67,8 +68,10 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
             write(m.CellAnswer(times=times))
 
 
-def steady_us(session: Session, device: torch.device, steps: int) -> tuple[float, ...]:
-    """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work."""
+def steady_us(session: Session, device: torch.device, steps: int, *, step_s: float) -> tuple[float, ...]:
+    """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work. A group is shorter
+    if a step, which takes about ``step_s``, is so long that one group would take more than half of the time."""
+    steps = min(steps, max(FEWEST_STEPS, int(GROUPS_S / 2 / max(step_s, 1e-9))))
     groups: list[float] = []
     began, longest = time.monotonic(), 0.0
     while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:

@@ -144,6 +144,17 @@ def test_no_process_is_started_that_would_end_too_late(asked: Callable[..., tupl
     assert [bool(each.not_run) for each in found.cells] == [False, True, True]
 
 
+def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+    """The guess for max-autotune is 150 s, for default 67 s."""
+    session, turns = asked({})
+
+    found = swept(session, minutes=100 / 60)
+
+    assert [len(each.measured()) for each in found.cells] == [3, 5, 0]
+    assert found.cells[2].not_run.startswith("measured in no process")
+    assert not any(turn.startswith("max-autotune") for turn in turns)
+
+
 def test_the_usual_grid_has_eight_cells_on_a_gpu_and_no_two_alike_on_a_cpu() -> None:
     on_gpu, on_cpu = (Grid().cells(device, own_settings=False) for device in ("cuda", "cpu"))
 
