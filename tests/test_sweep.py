@@ -37,7 +37,7 @@ net = torch.compile(torch.nn.Linear(4, 4), backend="eager")
 for _ in range(12):
     net(torch.ones(2, 4)).sum()
 """
-QUICK = ("--device", "cpu", "--processes", "1", "--steps", "4", "--minutes", "60", "--no-ci")
+QUICK = ("--device", "cpu", "--processes", "1", "--steps", "4", "--minutes", "60", "--no-ladder", "--no-ci")
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +125,35 @@ def test_exit_codes() -> None:
     assert code(eager, dead(DEFAULT)) == 0
     assert code(dead(EAGER), dead(DEFAULT)) == 4
     assert code(m.CellResult(cell=EAGER), m.CellResult(cell=DEFAULT)) == 4
+
+
+@pytest.mark.parametrize("sizes", ["8", "8,8", "0,4", "8,x"])
+def test_sizes_are_two_or_more(tmp_path: Path, sizes: str) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    refused = kgprof("sweep", "program.py:step", "--sizes", sizes, cwd=tmp_path)
+
+    assert refused.returncode == 2
+    assert f"--sizes {sizes} is not two or more sizes" in refused.stderr
+
+
+@pytest.mark.long
+def test_the_best_cell_is_held_to_float64_and_sizes_are_tried(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import torch\ndef step(x=torch.ones(6, 4)):\n    return x.sin() + 1\n")
+    quick = [option for option in QUICK if option != "--no-ladder"]
+
+    done = kgprof(
+        *("sweep", "program.py:step", "--backend", "aot_eager", "--sizes", "2,4", *quick),
+        *("--format", "json", "-o", "out"),
+        cwd=tmp_path,
+    )
+
+    found = m.decode_json(done.stdout, m.Sweep)
+    assert isinstance(found.ladder, m.Ladder)
+    assert (found.ladder.first, found.ladder.cell) == (None, "backend aot_eager")
+    assert [rung for rung, result in found.ladder.rungs if isinstance(result, m.RungResult)] == list(m.Rung)
+    assert isinstance(found.shapes, m.Shapes)
+    assert all(isinstance(result, m.PolicyResult) for _, result in found.shapes.policies)
+    page = (tmp_path / "out" / "sweep.html").read_text()
+    assert "No rung differs (5 compared)" in page
+    assert "Varying sizes" in page

@@ -20,9 +20,11 @@ from kgprof.measures.sweep import ahead, weighed
 from kgprof.reading import files, layout
 from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
-from kgprof.record import children, default_folder, ladder, size_policies, store
+from kgprof.record import children, default_folder, store
+from kgprof.record.ladder import climb
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
+from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.render import sheet as printers
 from kgprof.render.ladder_table import ladder_section, shapes_section
@@ -44,6 +46,7 @@ def swept(
     repeats: int,
     minutes: float,
     resume: bool,
+    ladder: bool,
     varying: tuple[int, ...] | None,
     output: Path | None,
     outputs: tuple[Output, ...],
@@ -83,7 +86,7 @@ def swept(
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
         found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
-        found = tried(weighed(found, executions), asked, varying, scratch, work.folder, phases)
+        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
         context.interrupted = found.interrupted
         found = shown(found)
         page = sheet(found, further(found))
@@ -100,13 +103,14 @@ def swept(
 def tried(
     found: m.Sweep,
     asked: m.Options,
+    ladder: bool,
     varying: tuple[int, ...] | None,
     scratch: Path,
     folder: Path,
     phases: progress.Progress,
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, and the policies for sizes (``varying`` None: without)."""
-    if found.interrupted:
+    if found.interrupted or not (ladder or varying is not None):
         return found
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
     timed = [(each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)]
@@ -121,13 +125,14 @@ def tried(
 
     caches = children.Caches(folder=scratch / "caches-trials", kept=True)
     try:
-        rungs = ladder.climb(
-            asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
-        )
-        found = msgspec.structs.replace(found, ladder=rungs)
+        if ladder:
+            rungs = climb(
+                asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
+            )
+            found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
             asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
-            policies = size_policies.compare_policies(
+            policies = compare_policies(
                 asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, shapes=policies)

@@ -456,6 +456,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     metavar="'OPTIONS'",
     help="Sweep once with these options of the workload, for example --size '--batch 64'. Repeatable.",
 )
+@click.option("--ladder/--no-ladder", default=True, help="Hold the results of the best cell to float64.  [default: on]")
 @click.option(
     "--sizes",
     "varying",
@@ -542,10 +543,11 @@ def sweep(
 
     Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes of its own, in turn
     over all cells: first with cold caches, then with those that it left on disk. Then the mode to use is named with the
-    line to write, and when each cell has paid for its compilation. WORKLOAD is what `kgprof profile` takes; of a script
-    the settings of its own torch.compile calls are changed. A cell that dies costs itself. Exit code 0: cells were
-    measured; 4: all of them died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last
-    line on stdout is the page's path.
+    line to write, and when each cell has paid for its compilation. Its results are held to float64, stage by stage of
+    torch.compile, after --minutes. WORKLOAD is what `kgprof profile` takes; of a script the settings of its own
+    torch.compile calls are changed. A cell that dies costs itself. Exit code 0: cells were measured; 4: all of them
+    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
+    page's path.
 
     \b
     For example:  kgprof sweep my_model.py:step --executions 50000

@@ -32,7 +32,7 @@ def widen(tensors: Iterable[torch.Tensor]) -> None:
     """In place. Views of one storage stay views of one storage; a gradient that is there is widened with its tensor."""
     storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     for tensor in tensors:
-        if tensor.dtype not in WIDE or tensor.layout is not torch.strided or tensor.is_quantized:
+        if tensor.dtype not in WIDE or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
             continue
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or tensor.is_inference():
             continue  # a subclass widens itself or not at all; inference tensors cannot be changed here
