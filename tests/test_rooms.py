@@ -27,7 +27,8 @@ ROOMS = (
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
     *("structs", "compile_records", "memory_records", "passes", "options", "evaluation", "holistic", "roofline"),
-    *("findings", "recording", "times", "kernels", "host", "comparison", "profile", "capturing"),
+    *("findings", "recording", "times", "kernels", "host", "comparison", "profile", "capturing", "ladder", "shapes"),
+    "sweep",
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "workloads")

@@ -211,7 +211,26 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     )
 
 
-def redactor_of(profile: m.Profile | m.CaptureReport, private: m.PrivateNames) -> Redactor:
+def redacted_sweep(sweep: m.Sweep, private: m.PrivateNames, *, source: str, redact: bool) -> m.Sweep:
+    """As ``redacted`` does it for a Profile."""
+    environment, question = sweep.environment, sweep.question
+    made = _SourceLines(source, environment.source_root).of(sweep)
+    if not redact:
+        return made
+    redactor = redactor_of(made, private)
+    flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
+    arguments = _arguments(question.workload_args, redactor)
+    shown = msgspec.structs.replace(
+        made,
+        environment=msgspec.structs.replace(environment, flags=flags),
+        question=msgspec.structs.replace(question, workload_args=arguments),
+        command=_arguments(sweep.command, redactor),
+    )
+    safe: m.Sweep = _walk(shown, redactor)
+    return safe
+
+
+def redactor_of(profile: m.Profile | m.CaptureReport | m.Sweep, private: m.PrivateNames) -> Redactor:
     """With the users that its own paths name: a Recording may come from another machine."""
     named = _NAMED_HOME.findall(msgspec.json.encode(profile).decode())
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))

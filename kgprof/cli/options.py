@@ -89,6 +89,19 @@ def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str,
     return values
 
 
+def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    """Empty for ``own``; None where the option was not given."""
+    if given is None or given == "own":
+        return None if given is None else ()
+    try:
+        sizes = tuple(int(size) for size in given.split(","))
+    except ValueError:
+        sizes = (0,)
+    if min(sizes) < 1 or len(set(sizes)) < 2:
+        raise UsageError(f"--sizes {given} is not two or more sizes", hint="as in --sizes 8,16,24, or --sizes own")
+    return sizes
+
+
 def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not value <= LONGEST_TIMEOUT_S:  # NaN is in every range of click's
         longest = f"{LONGEST_TIMEOUT_S:.0f} s (7 days)"

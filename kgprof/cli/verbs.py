@@ -414,6 +414,213 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     return EXIT_OK
 
 
+@cli.command(cls=WorkloadCommand)
+@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
+@options.module_option
+@click.option("--strategy", metavar="NAME", help="Which strategy of the workload.  [default: its first]")
+@click.option(
+    "--mode",
+    "modes",
+    cls=Spelt,
+    multiple=True,
+    metavar="MODE",
+    callback=options.checked_modes,
+    help=f"Only these modes: {', '.join(options.MODES)}. Repeatable.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    cls=Spelt,
+    multiple=True,
+    metavar="NAME",
+    help="inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
+)
+@click.option(
+    "--dynamic",
+    multiple=True,
+    type=click.Choice([each.value for each in m.Dynamic]),
+    help="torch.compile(dynamic=...). Repeatable.",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    cls=Spelt,
+    multiple=True,
+    type=click.Choice([each.value for each in m.Precision]),
+    help="bf16 is autocast around every step. Repeatable.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    metavar="'OPTIONS'",
+    help="Sweep once with these options of the workload, for example --size '--batch 64'. Repeatable.",
+)
+@click.option("--ladder/--no-ladder", default=True, help="Hold the results of the best cell to float64.  [default: on]")
+@click.option(
+    "--sizes",
+    "varying",
+    cls=Spelt,
+    metavar="N,N,...",
+    callback=options.checked_sizes,
+    help="Try static and dynamic shapes, buckets and padding with so many rows in each call, in this order; "
+    "own: as the program itself calls what it compiles.",
+)
+@click.option(
+    "--executions",
+    type=click.IntRange(min=1),
+    default=m.SWEEP_EXECUTIONS,
+    show_default=True,
+    help="How many steps one start is followed by: what the verdict is for.",
+)
+@click.option(
+    "--processes",
+    "turns",
+    cls=Spelt,
+    type=click.IntRange(min=1, max=m.MOST_ROUNDS),
+    default=m.TURNS,
+    show_default=True,
+    help="Fresh processes of each cell, in turn over all cells; the first has cold caches.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1, max=m.MOST_ROUNDS),
+    default=1,
+    help=f"Cold starts of every cell.  [default: {m.COLD_STARTS} of the best, the runner-up and eager, else 1]",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True, max=7 * 24 * 60),
+    default=m.SWEEP_MINUTES,
+    show_default=True,
+    help="No process is started that would probably end later.",
+)
+@click.option("--resume", is_flag=True, help="Keep the cells that an earlier sweep into the same folder has finished.")
+@options.device_option
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=DEFAULTS.steps, show_default=True, help="Steps of a group."
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.warmup,
+    show_default=True,
+    help="Calls of a process before steady state.",
+)
+@options.seed_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULTS.timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    callback=options.checked_timeout,
+    help="What one process may take, 7 days at most.",
+)
+@options.output_option
+@options.sheet_format_option
+@options.quiet_option
+@options.report_options
+@click.pass_context
+def sweep(
+    ctx: click.Context,
+    /,
+    workload: str,
+    strategy: str | None,
+    modes: tuple[str, ...],
+    backends: tuple[str, ...],
+    dynamic: tuple[str, ...],
+    precisions: tuple[str, ...],
+    sizes: tuple[str, ...],
+    timeout: float,
+    steps: int,
+    warmup: int,
+    seed: int,
+    device: str,
+    **given: Any,
+) -> int:
+    """Which mode of torch.compile should WORKLOAD use, and does compiling pay? Run it in all of them.
+
+    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes of its own, in turn
+    over all cells: first with cold caches, then with those that it left on disk. Then the mode to use is named with the
+    line to write, and when each cell has paid for its compilation. Its results are held to float64, stage by stage of
+    torch.compile, after --minutes. WORKLOAD is what `kgprof profile` takes; of a script the settings of its own
+    torch.compile calls are changed. A cell that dies costs itself. Exit code 0: cells were measured; 4: all of them
+    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
+    page's path.
+
+    \b
+    For example:  kgprof sweep my_model.py:step --executions 50000
+                  kgprof sweep train.py --mode default --mode reduce-overhead -- --epochs 1
+                  kgprof sweep small-ops --backend inductor --backend aot_eager --precision as-is --precision bf16
+    """
+    import shlex
+
+    from kgprof.cli.sweeping import swept
+    from kgprof.record import refuse_other_platforms
+    from kgprof.record.sweep import Grid
+    from kgprof.workloads import loading
+
+    refuse_other_platforms()
+    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
+    if loading.asks_for_help(workload, workload_args):
+        to_stdout(inert(loading.help_text(workload)))
+        return EXIT_OK
+    grid = Grid(
+        modes=modes,
+        backends=backends,
+        dynamic=tuple(map(m.Dynamic, dynamic)),
+        precisions=tuple(map(m.Precision, precisions)),
+        sizes=tuple(tuple(shlex.split(size)) for size in sizes),
+    )
+    loading.find(workload)
+    for size in grid.sizes or ((),):
+        loading.check_arguments(workload, (*workload_args, *size))
+    asked = m.Options(
+        workload=workload,
+        workload_args=workload_args,
+        strategies=(strategy,) if strategy else (),
+        device=device,
+        steps=steps,
+        warmup=warmup,
+        seed=seed,
+        timeout_s=timeout,
+    )
+    return swept(asked, grid, **given, context=ctx.ensure_object(Context))
+
+
+@cli.command()
+@click.argument("sweep_dir", type=PLACE)
+@click.option("--executions", type=click.IntRange(min=1), required=True, help="How many steps follow one start.")
+@click.option(
+    "--memory",
+    "memory_bytes",
+    cls=Spelt,
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Recommend no cell that needs more, with a margin of 25 %.  [default: any amount]",
+)
+@options.sheet_format_option
+@options.redact_option
+@options.verbose_option
+@click.pass_context
+def advise(
+    ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...]
+) -> int:
+    """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so much memory.
+
+    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else the
+    process's.
+
+    \b
+    For example:  kgprof advise reports/sweep-my_model-step-20260102T030405Z --executions 200
+                  kgprof advise my-sweep --executions 1000000 --memory 8000000000
+    """
+    from kgprof.cli.sweeping import advised
+
+    return advised(sweep_dir, executions, memory_bytes, outputs, ctx.ensure_object(Context))
+
+
 @cli.command()
 @click.argument("base", type=PLACE)
 @click.argument("head", type=PLACE)

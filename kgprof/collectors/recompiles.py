@@ -462,6 +462,7 @@ def _finding(
         )
         where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
+    rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
     # The classes that failed, with the first guard of each.
     why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
     calls = [f"call {r.call}, " if event.calls_known else "" for r in recompiles]
@@ -475,11 +476,32 @@ def _finding(
         library=event.library,
         count=max(1, len(recompiles)),
         related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
-        # torch's own sentence for each, one a line.
-        detail="\n".join(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
+        # torch's own sentence for each, one a line, and below them the code for this tensor.
+        detail="\n".join(
+            [
+                *(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
+                *_marked(rejected),
+            ]
+        ),
         cost=_cost(recompiles),
         fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
+
+
+def _marked(guards: Sequence[Guard]) -> Iterator[str]:
+    """The line that makes torch compile once for all sizes of a dimension, with the sizes that came.
+
+    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more than a wish.
+    """
+    seen: dict[tuple[str, int], set[int]] = {}
+    for guard in guards:
+        if guard.kind == "size" and guard.source and guard.dimension is not None:
+            sizes = {int(size) for size in (guard.expected, guard.actual) if size.isdecimal()}
+            seen.setdefault((guard.source, guard.dimension), set()).update(sizes)
+    for (source, dimension), sizes in seen.items():
+        mark = "mark_dynamic" if min(sizes, default=2) > 1 else "maybe_mark_dynamic"
+        came = f"; sizes: {', '.join(map(str, sorted(sizes)))}" if sizes else ""
+        yield f"torch._dynamo.{mark}({source}, {dimension})  # before the first call{came}"
 
 
 def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:

@@ -223,3 +223,55 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
     if isinstance(cold, m.Skipped):
         return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
     return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
+
+
+# ---------------------------------------------------------------- figures with their range
+
+
+def crossing(start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate) -> m.Estimate | m.Skipped:
+    """Steps after which two runs have taken equally long: the dearer start over what a step saves; as the module has
+    it, with the extremes of all four for ``low`` and ``high``. Starts are seconds, steps microseconds.
+
+    Skipped when the step is not faster by more than the two spreads.
+    """
+    if step.high >= other.low:
+        return NOT_FASTER if step.value < other.value else m.Skipped(reason="never: a step is not faster")
+
+    def steps(paid_s: float, saved_us: float) -> float:
+        return max(0.0, paid_s * 1e6 / saved_us)
+
+    return m.Estimate(
+        value=steps(start.value - other_start.value, other.value - step.value),
+        low=steps(start.low - other_start.high, other.high - step.low),
+        high=steps(start.high - other_start.low, other.low - step.high),
+        unit="steps",
+    )
+
+
+def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
+    """Seconds that so many steps take from a start on."""
+    low, value, high = (
+        paid_s + steps * us / 1e6
+        for paid_s, us in ((start.low, step.low), (start.value, step.value), (start.high, step.high))
+    )
+    return m.Estimate(value=value, low=low, high=high, unit="s")
+
+
+def benefit(start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate, steps: int) -> m.Estimate:
+    """Seconds saved by so many steps, the start paid; negative: a loss."""
+    mine, theirs = total(start, step, steps), total(other_start, other, steps)
+    return m.Estimate(
+        value=theirs.value - mine.value, low=theirs.low - mine.high, high=theirs.high - mine.low, unit="s"
+    )
+
+
+def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped) -> m.Tier | m.Skipped:
+    """By the thresholds of document S2; a step that is not faster beyond the noise is poor."""
+    if isinstance(speedup, m.Skipped):
+        return speedup
+    if isinstance(break_even, m.Skipped):
+        return m.Tier.POOR
+    for name, times, within in ((m.Tier.EXCELLENT, 5, 50), (m.Tier.GOOD, 2, 100), (m.Tier.MODERATE, 1, 500)):
+        if speedup.value > times and break_even.value < within:
+            return name
+    return m.Tier.POOR

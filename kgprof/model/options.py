@@ -9,7 +9,8 @@ from kgprof.model.structs import Model
 
 AS_IS = "as-is"  # a user's workload as it stands; kgprof compiles nothing
 EAGER = "eager"  # nothing is compiled, the workload's own torch.compile included
-COMPILED_MODES = ("default", "reduce-overhead", "max-autotune")  # torch.compile(mode=...)
+# torch.compile(mode=...)
+COMPILED_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 BACKENDS = ("inductor", "aot_eager", "eager")  # that --backend knows
 

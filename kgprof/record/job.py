@@ -44,6 +44,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     function: str = ""  # TRIAL: "module:name" of what answers
     question: str = ""  # TRIAL: what it is asked, as JSON
     key: m.RunKey | None = None  # of MEASURE, PROBE and ROUND
+    cell: m.Cell | None = None  # SCRIPT: of a sweep, what the program's own torch.compile is to do
     round: int = 1  # ROUND: which one, from 2
     kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
     plan: m.Plan | None = None  # all but PLAN's own

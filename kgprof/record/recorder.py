@@ -49,7 +49,7 @@ def record(
     """
     refuse_other_platforms()
     with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
-        plan, dead = _make_plan(options, folder, scratch, progress, redact)
+        plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         store.create(session.folder, session.header)
@@ -99,7 +99,7 @@ def folder_name(workload: str) -> str:
 # ---------------------------------------------------------------- the plan
 
 
-def _make_plan(
+def make_plan(
     options: m.Options, output: Path, scratch: Path, progress: Progress, redact: Callable[[str], str]
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded."""

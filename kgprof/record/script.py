@@ -50,7 +50,7 @@ from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.wording import plural
 from kgprof.workloads import programs
-from kgprof.workloads.backend import in_place_of_inductor
+from kgprof.workloads.backend import as_in, in_place_of_inductor
 from kgprof.workloads.programs import Program
 
 WRITTEN_EVERY_S = 0.5  # at most, at the next mark; a write that takes long is made rarer
@@ -84,7 +84,8 @@ def run(job: Job, send: Send) -> BaseException | None:
 
     at_exit()
     _last_words(watcher, finish, restored)
-    restored.enter_context(in_place_of_inductor(job.options.backend))
+    cell, backend = job.cell, job.options.backend
+    restored.enter_context(in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type))
     raised = _run_to_its_end(program, job.options.workload_args, watcher)
     traced = sys.gettrace()
     sys.settrace(None)

@@ -110,7 +110,7 @@ def measure(run: Run) -> None:
 def timing_pass(session: Session, device: torch.device, options: m.Options) -> tuple[m.TimingPass, m.Evaluation | None]:
     """Whole evaluations where the session has them, else groups of steps; and what the last evaluation found."""
     gc.collect()
-    frames = _frames_seen_by_dynamo()
+    frames = frames_seen_by_dynamo()
     last: deque[object] = deque([None], maxlen=1)
     if isinstance(session, EvaluationSession):
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no step.
@@ -122,7 +122,7 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
         step, count, groups = session.step, options.steps, f"groups of {options.steps} steps"
         timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), before=step)
         timing = replace(timing, evaluation_s=())
-    compiled = _frames_seen_by_dynamo() - frames
+    compiled = frames_seen_by_dynamo() - frames
     note = f"torch compiled during TIMING ({compiled} frames): some samples hold compilation"
     slow_first = None
     if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
@@ -172,7 +172,7 @@ def _timed(
     )
 
 
-def _frames_seen_by_dynamo() -> int:
+def frames_seen_by_dynamo() -> int:
     """Frames that Dynamo was given to compile since the process began; 0 while it is not loaded."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return counters["frames"]["total"] if counters is not None else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,10 @@ class CompileSources:
             self._graphs,
             self._cuda_graphs,
         )
+
+    def records(self) -> Sequence[m.TraceRecord]:
+        """Of torch's structured trace, those that are kept."""
+        return self._trace.kept.records
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The lines of the file of records, as far as they have come."""

@@ -127,7 +127,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def planned(options: object, *_: object) -> object:
         return scripted.plan(options), None  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recorder, "_make_plan", planned)
+    monkeypatch.setattr(recorder, "make_plan", planned)
 
 
 def test_whatever_is_larger_than_it_may_be_leaves_the_older_results(

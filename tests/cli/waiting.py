@@ -94,7 +94,7 @@ def main() -> None:
     from kgprof import cli
 
     children.BOOTSTRAP = children.PROGRAM_BOOTSTRAP = CHILD
-    before(recorder, "_make_plan", "before")
+    before(recorder, "make_plan", "before")
     before(recorder._Recording, "measure_rounds", "between")
     before(recordings, "load", "reading")
     before(reading, "analyse", "analysing")

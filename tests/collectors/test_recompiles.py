@@ -134,6 +134,23 @@ def test_two_values_within_one_call_are_not_once() -> None:
     assert rules(*lines) == [("KGP103", Level.WARNING)]
 
 
+@pytest.mark.parametrize(
+    ("came", "line"),
+    [
+        (6, "torch._dynamo.mark_dynamic(x, 0)  # before the first call; sizes: 6, 8"),
+        (1, "torch._dynamo.maybe_mark_dynamic(x, 0)  # before the first call; sizes: 1, 8"),
+    ],
+    ids=["a size", "a size of one, which torch compiles apart"],
+)
+def test_the_detail_ends_with_the_line_for_the_tensor_that_varied(came: int, line: str) -> None:
+    reason = f"0/0: tensor 'x' size mismatch at index 0. expected 8, actual {came}"
+    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", reason, call=10)]
+
+    (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
+
+    assert found.detail.splitlines()[1:] == [line]
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["a size of one alone", "and another size that fails"])
 def test_a_size_that_became_dynamic_and_then_came_as_one_is_one_note(again: bool) -> None:
     size, bounds = "tensor 'x' size mismatch at index 0. expected 8, actual {}", "2 <= x.size()[0]"

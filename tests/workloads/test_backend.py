@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from kgprof.workloads.backend import in_place_of_inductor
+from kgprof import model as m
+from kgprof.workloads.backend import as_in, in_place_of_inductor
 
 seen: list[str] = []
 
@@ -92,3 +93,61 @@ def test_torch_is_left_as_it_was_found(backend: str) -> None:
 
     assert torch.compile is before
     assert torch._dynamo.optimize is optimize
+
+
+# ---------------------------------------------------------------- a cell of a sweep
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What torch.compile was called with in the end."""
+    called: list[dict[str, Any]] = []
+    monkeypatch.setattr(torch, "compile", lambda function, **given: called.append(given))
+    return called
+
+
+@pytest.mark.parametrize(
+    ("cell", "own", "expected"),
+    [
+        (m.Cell(mode="reduce-overhead"), {}, {"mode": "reduce-overhead", "backend": "inductor"}),
+        (m.Cell(mode="default"), {"options": {"max_autotune": True}}, {"mode": "default", "backend": "inductor"}),
+        (m.Cell(mode="default"), {"backend": "eager"}, {"mode": "default", "backend": "inductor"}),
+        (m.Cell(mode="default", backend="aot_eager"), {"mode": "max-autotune"}, {"backend": "aot_eager"}),
+        (m.Cell(mode="as-is"), {"backend": "eager", "dynamic": False}, {"backend": "eager", "dynamic": False}),
+        (m.Cell(mode="as-is"), {"mode": "max-autotune"}, {"mode": "max-autotune"}),
+        (
+            m.Cell(mode="default", dynamic=m.Dynamic.TRUE),
+            {"dynamic": False, "fullgraph": True},
+            {"mode": "default", "dynamic": True, "fullgraph": True, "backend": "inductor"},
+        ),
+    ],
+    ids=str,
+)
+def test_a_programs_own_calls_compile_as_the_cell_has_it(
+    settings: list[dict[str, Any]], cell: m.Cell, own: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    with as_in(cell, "cpu"):
+        torch.compile(lambda x: x, **own)
+
+    assert settings == [expected]
+
+
+def test_a_cell_of_mode_eager_compiles_nothing() -> None:
+    try:
+        with as_in(m.Cell(mode="eager", backend="eager"), "cpu"):
+            compiled = torch.compile(lambda x: x + 1, backend=counting)
+
+            assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
+    finally:
+        torch.compiler.set_stance("default")
+
+    assert not seen
+
+
+def test_a_cell_in_bf16_runs_under_autocast() -> None:
+    x = torch.ones(2, 2)
+
+    with as_in(m.Cell(mode="default", precision=m.Precision.BF16), "cpu"):
+        inside = (x @ x).dtype
+
+    assert (inside, (x @ x).dtype) == (torch.bfloat16, torch.float32)

@@ -152,7 +152,14 @@ def test_a_function_is_one_strategy_in_every_mode() -> None:
     (offered,) = as_workload(three, name="file.py:three").strategies()
 
     assert offered.name == "three"
-    assert offered.modes == ("as-is", "eager", "default", "reduce-overhead", "max-autotune")
+    assert offered.modes == (
+        "as-is",
+        "eager",
+        "default",
+        "reduce-overhead",
+        "max-autotune",
+        "max-autotune-no-cudagraphs",
+    )
     assert offered.summary == "The number three."
 
 

@@ -44,7 +44,7 @@ def test_the_workload_is_comparable_and_named() -> None:
 
 
 def test_what_is_offered() -> None:
-    every = ("eager", "default", "reduce-overhead", "max-autotune")
+    every = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
     assert {plan.name: plan.modes for plan in small().strategies()} == {
         "batched": every,

@@ -1,0 +1,164 @@
+"""Holds what `kgprof sweep` says against running it: break-even intervals, and the recommended cell.
+
+    python benchmarks/sweep_check.py SWEEP_DIR... -o benchmarks/results/sweep_check.json [--seconds 30]
+
+Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
+the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
+cumulative time falls below eager's for good is the measured break-even; it is inside if the sweep's interval holds it.
+The time at the sweep's number of executions is what brute force would choose by. A run that is stopped after --seconds
+goes on in a straight line with the slope of its second half, and is marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+CHUNK = 20
+NOISE = 0.05  # two totals closer than this are level
+
+
+def child(question: str, seconds: float, most: int) -> None:
+    """Prints the cumulative seconds after 1 step, and after each CHUNK of steps."""
+    import torch
+
+    from kgprof import model as m
+    from kgprof.record.run import seed_everything
+    from kgprof.workloads import loading
+    from kgprof.workloads.backend import as_in
+
+    sweep = m.decode_json(Path(question).read_bytes(), m.Sweep)
+    cell = m.decode_json(os.environ["CELL"], m.Cell)
+    asked = sweep.question
+    device = torch.device(asked.device)
+    seed_everything(asked.seed)
+    with as_in(cell, device.type):
+        workload = loading.load(asked.workload, (*asked.workload_args, *cell.size), asked.seed)
+        modes = next(each.modes for each in workload.strategies() if each.name == asked.strategy)
+        mode = cell.mode if cell.mode in modes else m.AS_IS
+        session = workload.prepare(m.RunKey(strategy=asked.strategy, mode=mode), device)
+        began, at = time.perf_counter(), [(0, 0.0)]
+        while at[-1][0] < most and at[-1][1] < seconds:
+            count = 1 if at[-1][0] < 3 else CHUNK
+            for _ in range(count):
+                session.step()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            at.append((at[-1][0] + count, time.perf_counter() - began))
+    print("CURVE", json.dumps(at))
+
+
+class Curve:
+    """Cumulative seconds over steps."""
+
+    def __init__(self, points: list[list[float]]) -> None:
+        self.steps, self.seconds = [int(n) for n, _ in points], [s for _, s in points]
+        half = len(points) // 2
+        self.slope = (self.seconds[-1] - self.seconds[half]) / max(1, self.steps[-1] - self.steps[half])
+
+    def at(self, steps: float) -> float:
+        if steps >= self.steps[-1]:
+            return self.seconds[-1] + (steps - self.steps[-1]) * self.slope
+        after = next(i for i, n in enumerate(self.steps) if n > steps)
+        n, s = self.steps[after - 1], self.seconds[after - 1]
+        return s + (steps - n) * (self.seconds[after] - s) / (self.steps[after] - n)
+
+
+def crossing(compiled: Curve, eager: Curve) -> float | None:
+    """The last step count at which eager is still ahead; None if that never ends."""
+    if compiled.slope >= eager.slope:
+        return None
+    end = max(compiled.steps[-1], eager.steps[-1])
+    behind = [n for n in sorted({*compiled.steps, *eager.steps}) if compiled.at(n) > eager.at(n)]
+    if not behind:
+        return 0.0
+    if behind[-1] < end:
+        return float(behind[-1])
+    return end + (compiled.at(end) - eager.at(end)) / (eager.slope - compiled.slope)
+
+
+def run(sweep: Path, cell: dict[str, Any], seconds: float, most: int) -> Curve:
+    with tempfile.TemporaryDirectory() as caches:
+        private = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+        environment = {**os.environ, **private, "CELL": json.dumps(cell)}
+        command = [sys.executable, __file__, "--child", str(sweep), "--seconds", str(seconds), "--most", str(most)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("CURVE ")), None)
+    if line is None:
+        raise SystemExit(f"{cell} of {sweep} did not run:\n{done.stderr[-2000:]}")
+    return Curve(json.loads(line.removeprefix("CURVE ")))
+
+
+def check(folder: Path, seconds: float) -> dict[str, Any]:
+    file = folder / "sweep.json"
+    sweep = json.loads(file.read_bytes())
+    worths = [each for each in sweep["worth"] if each["total"]["kind"] == "estimate" and not each["cell"]["size"]]
+    executions = sweep["executions"]
+    wanted = [each["break_even"].get("high", 0) * 1.2 for each in worths]
+    most = int(max([executions, *wanted]))
+    curves = [(each, run(file, each["cell"], seconds, most)) for each in worths]
+    eager = next(curve for each, curve in curves if each["cell"]["mode"] == "eager")
+    rows = []
+    for each, curve in curves:
+        cell, said = each["cell"], each["break_even"]
+        interval = (said["low"], said["high"]) if said["kind"] == "estimate" else None
+        measured = crossing(curve, eager) if curve is not eager else None
+        inside = measured is not None and interval[0] <= measured <= interval[1] if interval else None
+        row = {"cell": cell, "interval": interval, "said": said.get("value"), "measured": measured, "inside": inside}
+        reached = curve.steps[-1] >= executions
+        rows.append(
+            row | {"total_s": curve.at(executions), "total_said_s": each["total"]["value"], "measured_whole": reached}
+        )
+        print(f"{folder.name}: {cell['mode']}/{cell['backend']}: said {interval}, measured {measured}, inside {inside}")
+    own = [row for row in rows if row["cell"]["precision"] == "as-is"]
+    best = min(own, key=lambda row: row["total_s"])
+    chosen = next(row for row in rows if row["cell"] == sweep["verdicts"][0]["best"])
+    held = chosen["total_s"] <= best["total_s"] * (1 + NOISE)
+    print(
+        f"{folder.name}: recommended {chosen['total_s']:.3g} s, fastest {best['total_s']:.3g} s, within noise: {held}"
+    )
+    return {
+        "workload": sweep["question"]["workload"],
+        "executions": executions,
+        "rows": rows,
+        "recommended_is_best": held,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sweeps", nargs="*", type=Path)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--most", type=int, default=0)
+    parser.add_argument("--child")
+    given = parser.parse_args()
+    if given.child:
+        child(given.child, given.seconds, given.most)
+        return 0
+    checked = []
+    for folder in given.sweeps:
+        checked.append(check(folder, given.seconds))
+        if given.output is not None:
+            given.output.write_text(json.dumps(checked, indent=2) + "\n")
+    pairs = [row["inside"] for each in checked for row in each["rows"] if row["inside"] is not None]
+    errors = [abs(row["total_s"] / row["total_said_s"] - 1) for each in checked for row in each["rows"]]
+    print(f"break-even inside its interval: {sum(pairs)} of {len(pairs)}")
+    print(
+        f"recommended cell is the fastest within {NOISE:.0%}: "
+        f"{sum(each['recommended_is_best'] for each in checked)} of {len(checked)}"
+    )
+    print(f"totals differ from those measured by {statistics.median(errors):.1%} (median)" if errors else "no totals")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,251 @@
+"""`kgprof sweep` and `kgprof advise`: from options to a sheet, through cells that were measured now or earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kgprof import model as m
+from kgprof import progress
+from kgprof.analysis.redaction import redacted_sweep
+from kgprof.cli.ci import inert_document
+from kgprof.cli.options import Context, Output
+from kgprof.cli.recording import making
+from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.collectors import compilations
+from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
+from kgprof.measures.sweep import ahead, weighed
+from kgprof.reading import files, layout
+from kgprof.reading.source_text import SourceText
+from kgprof.reading.structured_trace import RunTrace
+from kgprof.record import children, default_folder, store
+from kgprof.record.ladder import climb
+from kgprof.record.private_names import private_names
+from kgprof.record.scratch import scratch_folder
+from kgprof.record.size_policies import compare_policies
+from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
+from kgprof.render import sheet as printers
+from kgprof.render.ladder_table import ladder_section, shapes_section
+from kgprof.render.sheet import Section
+from kgprof.render.sweep import sheet
+from kgprof.wording import plural, short
+from kgprof.workloads import loading, programs
+
+FILES = ("sweep.json", "sweep.html")
+MOST_BYTES = 64 * 1024 * 1024  # of a sweep.json
+
+
+def swept(
+    asked: m.Options,
+    grid: Grid,
+    *,
+    executions: int,
+    turns: int,
+    repeats: int,
+    minutes: float,
+    resume: bool,
+    ladder: bool,
+    varying: tuple[int, ...] | None,
+    output: Path | None,
+    outputs: tuple[Output, ...],
+    quiet: bool,
+    context: Context,
+) -> int:
+    """The exit code of a sweep whose sheet is in its place."""
+    folder = default_folder(asked.workload)
+    output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
+    earlier = earlier_sweep(output) if resume else None
+    target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
+    inputs = [target.file] if target is not None and target.file is not None else []
+    private = private_names()
+
+    def shown(sweep: m.Sweep) -> m.Sweep:
+        sharing = context.sharing
+        return redacted_sweep(sweep, private, source=sharing.source, redact=sharing.redact)
+
+    live = not programs.is_program(asked.workload)
+    with (
+        making(output, inputs, outputs, context, worth_keeping=False) as work,
+        scratch_folder("kgprof-") as scratch,
+        progress.choose(quiet=quiet, live=live) as phases,
+    ):
+
+        def keep(sweep: m.Sweep) -> None:
+            store.write_json(work.folder / FILES[0], shown(weighed(sweep, executions)))
+
+        session = Session(asked, scratch, phases, stages_of, keep)
+        session.plan(grid, work.folder, str)
+        if earlier is not None:
+            before = session.begin(grid, turns, None), session.sweep()
+            refuse_another_question(
+                earlier.question, (before[1].question, shown(before[1]).question), output / FILES[0]
+            )
+        cells = session.begin(grid, turns, earlier)
+        if not quiet:
+            announce(session, cells, turns, repeats, minutes)
+        found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
+        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
+        context.interrupted = found.interrupted
+        found = shown(found)
+        page = sheet(found, further(found))
+        texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
+        store.write_reports(work.folder, texts)
+        output = work.finish()
+    complain(found)
+    if not quiet:
+        progress.tell(printers.text(page))
+    emit(outputs, found, page, context, otherwise=str(output / FILES[1]))
+    return exit_code(found)
+
+
+def tried(
+    found: m.Sweep,
+    asked: m.Options,
+    ladder: bool,
+    varying: tuple[int, ...] | None,
+    scratch: Path,
+    folder: Path,
+    phases: progress.Progress,
+) -> m.Sweep:
+    """The correctness ladder of the best cell that compiles, and the policies for sizes (``varying`` None: without)."""
+    if found.interrupted or not (ladder or varying is not None):
+        return found
+    ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
+    timed = [(each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)]
+    cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
+    if cell is None:
+        return msgspec.structs.replace(found, ladder=m.Skipped(reason="no cell that compiles was timed"))
+    strategy, device = found.question.strategy, found.question.device
+    key = m.RunKey(strategy=strategy, mode=cell.name)
+
+    def on_phase(name: str) -> None:
+        phases.phase(name, key)
+
+    caches = children.Caches(folder=scratch / "caches-trials", kept=True)
+    try:
+        if ladder:
+            rungs = climb(
+                asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
+            )
+            found = msgspec.structs.replace(found, ladder=rungs)
+        if varying is not None:
+            asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
+            policies = compare_policies(
+                asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
+            )
+            found = msgspec.structs.replace(found, shapes=policies)
+    except KeyboardInterrupt:
+        return msgspec.structs.replace(found, interrupted=True)
+    return found
+
+
+def further(found: m.Sweep) -> tuple[Section, ...]:
+    """What was tried on the best cell."""
+    shapes = () if found.shapes is None else (shapes_section(found.shapes),)
+    return (ladder_section(found.ladder), *shapes)
+
+
+def exit_code(found: m.Sweep) -> int:
+    """A cell that died costs itself; all of them the sweep."""
+    ran = [each for each in found.cells if each.processes]
+    if not ran or all(each.dead for each in ran):
+        return EXIT_OK if found.interrupted else EXIT_WORKLOAD
+    alive = [each for each in ran if each.cell.compiles and not each.dead]
+    if alive and not any(times.frames for each in alive for times in each.measured()) and not found.interrupted:
+        say(NOTHING_COMPILED, "a function of yours can be swept as file.py:name: kgprof compiles it")
+        return EXIT_NOTHING_MEASURED
+    return EXIT_OK
+
+
+def complain(found: m.Sweep) -> None:
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
+
+
+def announce(session: Session, cells: Sequence[m.CellResult], turns: int, repeats: int, minutes: float) -> None:
+    """The plan, before anything is measured."""
+    left = [each for each in cells if not each.not_run]
+    kept = sum(bool(each.processes) for each in cells)
+    guess = session.planned_s(turns, repeats) / 60
+    inform(
+        f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in {turns} processes, about "
+        f"{short(max(guess, 0.1), 2)} minutes, at most {short(minutes)} (--minutes)"
+        + (f"; {plural(kept, 'cell')} measured before" if kept else "")
+    )
+    if session.others:
+        inform(f"other strategies, one with --strategy: {', '.join(session.others)}")
+    inform(f"cells: {'; '.join(each.cell.name for each in left)}")
+    for each in cells:
+        if each.not_run:
+            inform(f"{each.cell.name} is left out: {each.not_run}")
+
+
+def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped:
+    """The seconds of all compilations in each stage; Skipped if there is none, or one whose spans are missing."""
+    trace = RunTrace(
+        m.RunKey(strategy="", mode=""),
+        m.CompileRecords(records=records),
+        calls=0,
+        steady_from=0,
+        source=SourceText(m.Sources()),
+    )
+    rows = [row.stages for row in compilations.compilations(trace)]
+    known = [row for row in rows if isinstance(row, m.CompileStages)]
+    if not rows or len(known) < len(rows):
+        return m.first_skipped(*rows, m.Skipped(reason="nothing was compiled"))
+    names = [field.name for field in msgspec.structs.fields(m.CompileStages)]
+    return m.CompileStages(**{name: sum(getattr(row, name) for row in known) for name in names})
+
+
+# ---------------------------------------------------------------- a sweep on disk
+
+
+def earlier_sweep(output: Path) -> m.Sweep | None:
+    """Of the last sweep into this folder, or of one that was killed there; None if there is none yet."""
+    for folder in (output / layout.UNFINISHED, output):
+        if (folder / FILES[0]).is_file():
+            return read_sweep(folder / FILES[0])
+    return None
+
+
+def read_sweep(path: Path) -> m.Sweep:
+    """``path``: the file, or the folder that holds it. Raises InputError."""
+    file = path / FILES[0] if path.is_dir() else path.with_name(FILES[0]) if path.name == FILES[1] else path
+    hint = "give the folder that `kgprof sweep` wrote"
+    try:
+        found = m.decode_json(files.content(file, MOST_BYTES), m.Sweep)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=file, hint=hint) from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"not a sweep of kgprof: {error}", path=file, hint=hint) from error
+    if found.schema_version > m.SWEEP_SCHEMA_VERSION:
+        raise InputError(f"written by a later kgprof ({found.environment.kgprof})", path=file, hint="update kgprof")
+    return found
+
+
+def advised(
+    path: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...], context: Context
+) -> int:
+    """The verdict of a sweep for another number of executions, and for so much memory. Measures nothing."""
+    found = weighed(read_sweep(path), executions, memory_bytes)
+    page = sheet(found, further(found))
+    memory = "any memory" if memory_bytes is None else f"{memory_bytes:,} bytes"
+    inform(f"inputs: {found.question.workload}, {executions:,} executions, {memory}, measured {found.created_utc}")
+    emit(outputs, found, page, context, otherwise=printers.text(page))
+    return EXIT_OK
+
+
+def emit(outputs: Sequence[Output], found: m.Sweep, page: printers.Sheet, context: Context, *, otherwise: str) -> None:
+    """Files first; on stdout the one format that was asked for there, or ``otherwise``."""
+    text = otherwise
+    made = {"html": printers.html, "markdown": printers.markdown, "text": printers.text}
+    for output in outputs:
+        written = m.encode_json(found).decode() if output.form == "json" else made[output.form](page)
+        if output.path is not None:
+            store.write_reports(output.path.parent, {output.path.name: written})
+        else:
+            text = inert_document(written, f".{output.form}") if context.job.parses_log else written
+    to_stdout(text)

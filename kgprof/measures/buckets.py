@@ -1,0 +1,45 @@
+"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+MOST = 8  # torch's recompile limit: each bucket is a graph
+WASTE = 0.10  # share of the computed rows that may be padding
+
+
+def buckets(sizes: Sequence[int], most: int) -> tuple[int, ...]:
+    """At most ``most`` of the sizes, ascending, with the least rows of padding over all of ``sizes``.
+
+    The largest size is always one. With sorted distinct sizes s and their counts c, the least padding of the first j
+    sizes in k buckets is least(j, k) = min over i < j of least(i, k - 1) + sum of c * (s[j] - s) over i..j.
+    """
+    counts = sorted(Counter(sizes).items())
+    least: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # of the first j sizes, with their buckets
+    for j in range(1, len(counts) + 1):
+        least.append((sum(count * (counts[j - 1][0] - size) for size, count in counts[:j]), (counts[j - 1][0],)))
+    for _ in range(min(most, len(counts)) - 1):
+        wider = least[:1]
+        for j in range(1, len(counts) + 1):
+            top = counts[j - 1][0]
+            split = (
+                (least[i][0] + sum(count * (top - size) for size, count in counts[i:j]), (*least[i][1], top))
+                for i in range(j)
+            )
+            wider.append(min(split, key=lambda made: (made[0], len(made[1]))))
+        least = wider
+    return least[-1][1]
+
+
+def padded_share(sizes: Sequence[int], chosen: Sequence[int]) -> float:
+    """Share of the computed rows that are padding, each size padded to the least bucket that holds it."""
+    return 1 - sum(sizes) / sum(min(bucket for bucket in chosen if bucket >= size) for size in sizes)
+
+
+def recommended(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The fewest buckets with at most WASTE of padding; MOST of them where that is not enough."""
+    for most in range(1, MOST):
+        if padded_share(sizes, chosen := buckets(sizes, most)) <= WASTE:
+            return chosen
+    return buckets(sizes, MOST)

@@ -1,0 +1,284 @@
+"""What the cells of a sweep are worth against eager and each other, and which to take for a number of executions.
+
+Steps are compared over processes: one sample each, so that the verdict is not one process's luck. A start is what the
+calls before steady state took beyond as many steady ones. Eager is the cell of mode eager of the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.measures.economics import benefit, crossing, tier, total
+from kgprof.measures.times import spread
+from kgprof.wording import figure, plural, short
+
+FEWEST_PROCESSES = 3  # on both sides, before one is called faster
+NO_START = m.Skipped(reason="no process with cold caches was measured")
+NO_EAGER = m.Skipped(reason="mode eager has no times")
+ITSELF = m.Skipped(reason="the others are held against it")
+FEW = m.Skipped(reason=f"fewer than {FEWEST_PROCESSES} processes were measured")
+AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
+TIMES_APART = 3.0  # and above: a percentage would not be read
+SAFETY = 1.25  # of a memory budget, as document S2 has it
+_Value = Callable[[m.CellTimes], float | int | m.Skipped]
+
+
+def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) -> m.Sweep:
+    """With its worths and verdicts, for so many executions; ``memory_bytes``: no cell that needs more is chosen."""
+    worth = [each for size in sizes(sweep) for each in _worth(sweep, size, executions)]
+    verdicts = [
+        verdict(sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes)
+        for size in sizes(sweep)
+    ]
+    return msgspec.structs.replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
+
+
+def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(each.cell.size for each in sweep.cells))
+
+
+def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
+    """The best cell and the runner-up of each size, and eager, which they are held against; none without a best."""
+    found = weighed(sweep, executions)
+    named = [cell for one in found.verdicts for cell in (one.best, one.runner_up) if cell is not None]
+    if not named:
+        return []
+    return list(dict.fromkeys([*named, *(each.cell for each in sweep.cells if not each.cell.compiles)]))
+
+
+# ---------------------------------------------------------------- one cell
+
+
+def _worth(sweep: m.Sweep, size: tuple[str, ...], executions: int) -> list[m.CellWorth]:
+    cells = [each for each in sweep.cells if each.cell.size == size]
+    parts = {each.cell: _Parts(each) for each in cells}
+    # How far cold starts of one cell lie apart, for the cells that have one cold start only.
+    ratios = [
+        value / part.cold.median
+        for part in parts.values()
+        if isinstance(part.cold, m.Spread) and part.cold.samples > 1 and part.cold.median > 0
+        for value in (part.cold.minimum, part.cold.maximum)
+    ]
+    apart = min(ratios, default=1.0), max(ratios, default=1.0)
+    eager = next((part for cell, part in parts.items() if not cell.compiles), None)
+    return [_worth_of(part, eager, list(parts.values()), apart, executions) for part in parts.values()]
+
+
+class _Parts:
+    """A cell's measured figures, as spreads over its processes."""
+
+    def __init__(self, found: m.CellResult) -> None:
+        self.cell, self.found = found.cell, found
+        steps = [median(each.step_us) for each in found.measured() if each.step_us]
+        self.step = spread(steps, unit="us", measured_in=m.PassName.TIMING)
+        steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
+
+        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Spread | m.Skipped:
+            name = m.PassName.COMPILE if cold else m.PassName.TIMING
+            started = (each.start_s for each in found.measured(cold=cold) if each.start_s)
+            return spread([value(calls) for calls in started], unit="s", measured_in=name)
+
+        def beyond(calls: Sequence[float]) -> float:
+            return max(0.0, sum(calls) - len(calls) * steady_s)
+
+        self.cold, self.warm = seconds(True, beyond), seconds(False, beyond)
+        self.first_cold, self.first_warm = (seconds(cold, lambda calls: calls[0]) for cold in (True, False))
+
+    def start(self, apart: tuple[float, float], *, cold: bool) -> m.Estimate | m.Skipped:
+        measured = self.cold if cold else self.warm
+        if isinstance(measured, m.Skipped):
+            return measured
+        low, high = measured.minimum, measured.maximum
+        if measured.samples == 1:
+            low, high = low * apart[0], high * apart[1]
+        return m.Estimate(value=measured.median, low=low, high=high, unit="s")
+
+    @property
+    def steady(self) -> m.Estimate | m.Skipped:
+        step = self.step
+        if isinstance(step, m.Skipped) or step.samples < FEWEST_PROCESSES:
+            return step if isinstance(step, m.Skipped) else FEW
+        return m.Estimate(value=step.median, low=step.minimum, high=step.maximum, unit="us")
+
+    def last(self, value: _Value) -> float | int | m.Skipped:
+        """Of the last process that has it, else why the last one has none."""
+        found: float | int | m.Skipped = NO_START
+        for each in self.found.measured():
+            if not isinstance(now := value(each), m.Skipped) or isinstance(found, m.Skipped):
+                found = now
+        return found
+
+
+def _worth_of(
+    part: _Parts, eager: _Parts | None, others: Sequence[_Parts], apart: tuple[float, float], executions: int
+) -> m.CellWorth:
+    start, step = part.start(apart, cold=True), part.steady
+    if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
+        whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
+    else:
+        whole = total(start, step, executions)
+    made: dict[str, m.Estimate | m.Skipped] = dict.fromkeys(
+        AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER
+    )
+    if part is eager:
+        made = dict.fromkeys(made, ITSELF)
+    elif eager is not None:
+        made |= _against_eager(part, eager, apart, executions)
+    next_best, against_next = _next_best(part, others, apart)
+    return m.CellWorth(
+        cell=part.cell,
+        step=part.step,
+        cold=part.cold,
+        warm=part.warm,
+        first_cold=part.first_cold,
+        first_warm=part.first_warm,
+        again_s=part.last(lambda times: times.again_s),
+        stages=next((each.stages for each in part.found.measured(cold=True)), NO_START),
+        next_best=next_best,
+        break_even_next=against_next,
+        tier=tier(made["speedup"], made["break_even"]),
+        total=whole,
+        device_bytes=_whole(part.last(lambda times: times.device_bytes)),
+        host_bytes=_whole(part.last(lambda times: times.host_bytes)),
+        **made,
+    )
+
+
+def _whole(value: float | m.Skipped) -> int | m.Skipped:
+    return value if isinstance(value, m.Skipped) else int(value)
+
+
+def _against_eager(
+    part: _Parts, eager: _Parts, apart: tuple[float, float], executions: int
+) -> dict[str, m.Estimate | m.Skipped]:
+    step, other = part.steady, eager.steady
+    if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
+        return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
+    ratio = m.Estimate(
+        value=other.value / step.value, low=other.low / step.high, high=other.high / step.low, unit="times"
+    )
+    made: dict[str, m.Estimate | m.Skipped] = {"speedup": ratio}
+    for name, cold in (("break_even", True), ("break_even_warm", False)):
+        start, theirs = part.start(apart, cold=cold), eager.start(apart, cold=cold)
+        if isinstance(start, m.Skipped) or isinstance(theirs, m.Skipped):
+            made[name] = m.first_skipped(start, theirs)
+            continue
+        made[name] = crossing(start, theirs, step, other)
+        if cold:
+            made["of_100"] = benefit(start, theirs, step, other, 100)
+            paid = start.value - theirs.value
+            gained = benefit(start, theirs, step, other, executions)
+            made["returns"] = (
+                m.Estimate(value=gained.value / paid, low=gained.low / paid, high=gained.high / paid, unit="times")
+                if paid > 0
+                else m.Skipped(reason="it starts no later than eager, so nothing has to be earned back")
+            )
+    lacking = m.first_skipped(made["break_even"], NO_START)
+    return dict.fromkeys(AGAINST_EAGER, lacking) | made
+
+
+def _next_best(
+    part: _Parts, others: Sequence[_Parts], apart: tuple[float, float]
+) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
+    """The fastest of the cells that start sooner, and after how many steps this one has caught up with it."""
+    start, step = part.start(apart, cold=True), part.steady
+    if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
+        return None, m.first_skipped(start, step)
+    sooner: list[tuple[float, _Parts, m.Estimate, m.Estimate]] = []
+    for other in others:
+        theirs, time = other.start(apart, cold=True), other.steady
+        if other is part or isinstance(theirs, m.Skipped) or isinstance(time, m.Skipped):
+            continue
+        if theirs.value < start.value and other.cell.precision is part.cell.precision:
+            sooner.append((time.value, other, theirs, time))
+    if not sooner:
+        return None, m.Skipped(reason="no other cell starts sooner")
+    _, best, theirs, time = min(sooner, key=lambda each: each[0])
+    return best.cell, crossing(start, theirs, step, time)
+
+
+# ---------------------------------------------------------------- which one
+
+
+def verdict(
+    sweep: m.Sweep, worth: Sequence[m.CellWorth], executions: int, memory_bytes: int | None = None
+) -> m.SweepVerdict:
+    """The cell that takes least time for so many executions from a cold start, among those of the program's own
+    precision where any has one: another precision is another result."""
+    judged = [(each.total.value, each, each.total) for each in worth if isinstance(each.total, m.Estimate)]
+    own = [each for each in judged if each[1].cell.precision is m.Precision.AS_IS]
+    fitting = [each for each in own or judged if memory_bytes is None or _fits(each[1], memory_bytes)]
+    ranked = sorted(fitting, key=lambda each: each[0])
+    of, dead = f"for {plural(executions, 'execution')}", [each.cell.name for each in sweep.cells if each.dead]
+    trust = _trust(sweep, worth, dead)
+    if not ranked:
+        why = f"no cell fits into {memory_bytes:,} bytes" if judged else "no cell was measured in enough processes"
+        gone = all(each.dead or each.not_run for each in sweep.cells)
+        status = m.VerdictStatus.FAILED if gone and not judged else m.VerdictStatus.INCONCLUSIVE
+        text = f"No mode can be recommended {of}: {why}"
+        return m.SweepVerdict(status=status, text=text, trust=trust, best=None, runner_up=None)
+    _, best, mine = ranked[0]
+    name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
+    code = best.cell.code(name, sweep.question.device)
+    faster = best.speedup
+    how = f", {figure(faster.value)}\N{MULTIPLICATION SIGN} as fast as eager" if isinstance(faster, m.Estimate) else ""
+    if len(ranked) == 1:
+        text = f"Only {best.cell.name} could be judged {of}: {short(mine.value)} s{how}"
+        status = m.VerdictStatus.INCONCLUSIVE
+        return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
+    _, second, theirs = ranked[1]
+    if mine.high >= theirs.low:
+        level = [each.cell.name for _, each, its in ranked if its.low <= mine.high]
+        text = (
+            f"Inconclusive {of}: {' and '.join(level[:2])}{f' and {len(level) - 2} more' if len(level) > 2 else ''} "
+            f"take equally long within the noise ({short(mine.low)} to {short(theirs.high)} s){how}"
+        )
+        status = m.VerdictStatus.INCONCLUSIVE
+    else:
+        use = f"Use {best.cell.name}" if best.cell.compiles else "Leave it uncompiled (eager)"
+        text = (
+            f"{use} {of}: {short(mine.value)} s from a cold start{how}; "
+            f"runner-up {second.cell.name}, {short(theirs.value)} s"
+        )
+        status = m.VerdictStatus.OK
+    return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code)
+
+
+def _fits(worth: m.CellWorth, memory_bytes: int) -> bool:
+    """With the margin for spikes; a cell whose memory is not known does not."""
+    needed = worth.host_bytes if isinstance(worth.device_bytes, m.Skipped) else worth.device_bytes
+    return not isinstance(needed, m.Skipped) and needed * SAFETY <= memory_bytes
+
+
+def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) -> str:
+    """How many processes, how far they lie apart, and what is missing."""
+    steps = [each.step for each in worth if isinstance(each.step, m.Spread)]
+    counts = [step.samples for step in steps]
+    parts = []
+    if steps:
+        apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
+        words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
+        apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
+        processes = "process" if max(counts) == 1 else "processes"
+        parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
+    for each in worth:
+        if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
+            times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"
+            parts.append(f"{each.cell.name} is {times} and rounds differently, so it is not recommended")
+    late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
+    if late:
+        parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
+    if dead:
+        parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
+    if sweep.interrupted:
+        parts.append("the sweep was interrupted")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def span(counts: Sequence[int]) -> str:
+    return f"{min(counts)} to {max(counts)}" if min(counts) != max(counts) else str(min(counts))

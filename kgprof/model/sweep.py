@@ -1,0 +1,220 @@
+"""A sweep: one strategy in every cell of a grid, what each of its processes measured, and what follows from that."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kgprof.model.compile_records import TraceRecord
+from kgprof.model.findings import VerdictStatus
+from kgprof.model.ladder import Ladder
+from kgprof.model.options import AS_IS, EAGER
+from kgprof.model.passes import CompileStages, Exit, Outcome
+from kgprof.model.recording import Environment
+from kgprof.model.shapes import Shapes
+from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.times import Spread
+
+SWEEP_SCHEMA_VERSION = 1
+SWEEP_EXECUTIONS = 10_000  # steps that a verdict is for, where nobody says how many there will be
+SWEEP_MINUTES = 10.0
+TURNS = 3  # processes of each cell, one after the other over all cells
+COLD_STARTS = 3  # of the best cell and the runner-up
+INDUCTOR = "inductor"
+
+
+class Dynamic(StrEnum):
+    AS_IS = "as-is"  # as the program's own call of torch.compile has it
+    FALSE = "false"
+    AUTO = "auto"
+    TRUE = "true"
+
+
+class Precision(StrEnum):
+    AS_IS = "as-is"
+    BF16 = "bf16"  # torch.autocast around the whole process
+    TF32 = "tf32"  # torch.set_float32_matmul_precision("high")
+
+
+class Cell(Model, frozen=True, kw_only=True, order=True):
+    """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own settings."""
+
+    mode: str
+    backend: str = INDUCTOR
+    dynamic: Dynamic = Dynamic.AS_IS
+    precision: Precision = Precision.AS_IS
+    size: tuple[str, ...] = ()  # further options of the workload
+
+    @property
+    def compiles(self) -> bool:
+        return self.mode != EAGER
+
+    @property
+    def name(self) -> str:
+        """ "reduce-overhead", "backend aot_eager, dynamic=true", "default, bf16, --batch 64"."""
+        first = self.mode if self.backend == INDUCTOR or not self.compiles else f"backend {self.backend}"
+        dynamic = f"dynamic={self.dynamic}" if self.dynamic is not Dynamic.AS_IS else ""
+        precision = str(self.precision) if self.precision is not Precision.AS_IS else ""
+        return ", ".join(filter(None, (first, dynamic, precision, " ".join(self.size))))
+
+    def code(self, name: str, device: str) -> str:
+        """The lines to write for it; ``name``: of the function or model that is compiled."""
+        given = {} if self.mode in (AS_IS, "default") or self.backend != INDUCTOR else {"mode": f'"{self.mode}"'}
+        given |= {"backend": f'"{self.backend}"'} if self.backend != INDUCTOR else {}
+        dynamic = {Dynamic.FALSE: "False", Dynamic.TRUE: "True", Dynamic.AUTO: "None"}
+        given |= {"dynamic": dynamic[self.dynamic]} if self.dynamic in dynamic else {}
+        settings = "".join(f", {key}={value}" for key, value in given.items())
+        line = f"{name} = torch.compile({name}{settings})"
+        if self.mode == AS_IS:
+            line = "# leave the program's own torch.compile as it is"
+        elif not self.compiles:
+            line = f"# leave {name} uncompiled"
+        if self.precision is Precision.TF32:
+            line = f'torch.set_float32_matmul_precision("high")\n{line}'
+        if self.precision is Precision.BF16:
+            line += f'\nwith torch.autocast("{device}", dtype=torch.bfloat16):  # around the calls of {name}'
+        return line
+
+
+class CellQuestion(Model, frozen=True, kw_only=True):
+    """What one process of a cell is asked."""
+
+    cell: Cell
+    strategy: str
+    mode: str  # that the workload is prepared in: the cell's, or as-is where the strategy has no such mode
+    device: str
+    cold: bool  # with the listeners of COMPILE on during the calls before steady state, for the stages
+    last: bool = False  # resets torch's compiler at the end, and times the first call after that
+
+
+class CellTimes(Tagged, frozen=True, kw_only=True, tag="cell times"):
+    """What one process measured: calls before steady state by the wall clock, then steps with nothing but a clock."""
+
+    start_s: tuple[float, ...]  # each call before steady state (``--warmup``), up to the end of the device's work
+    step_us: tuple[float, ...]  # mean step of each group of ``--steps`` steps
+    clock: str
+    frames: int  # that Dynamo compiled by the end
+    compiled_late: int = 0  # of those, during the groups: some samples hold compilation
+    stages: CompileStages | Skipped = Skipped(reason="only a cold process listens to the compiler")
+    again_s: float | Skipped = Skipped(reason="measured in the last process alone")  # after torch.compiler.reset()
+    device_bytes: int | Skipped = Skipped(reason="not a GPU run")  # most that the allocator reserved, graph pools too
+    host_bytes: int | Skipped = Skipped(reason="not measured")  # largest resident set, that of compiling included
+
+
+class CellAnswer(Model, frozen=True, kw_only=True):
+    """What the process of a cell writes, while it runs and at its end."""
+
+    times: CellTimes
+    spans: tuple[TraceRecord, ...] = ()  # of a cold one: what the stages are read from
+
+
+class CellProcess(Model, frozen=True, kw_only=True):
+    number: int  # in the order in which the cell's processes ran
+    cold: bool  # the compilers' caches on disk were empty
+    exit: Exit
+    measured: CellTimes | Skipped
+    log: str = ""  # its end, where it did not end well
+
+
+class CellResult(Model, frozen=True, kw_only=True):
+    cell: Cell
+    processes: tuple[CellProcess, ...] = ()
+    not_run: str = ""  # why there is none, or why there are fewer than the others have
+
+    def measured(self, *, cold: bool | None = None) -> tuple[CellTimes, ...]:
+        """Of the processes that have times; ``cold``: of those that started so."""
+        chosen = (each for each in self.processes if cold is None or each.cold is cold)
+        return tuple(each.measured for each in chosen if isinstance(each.measured, CellTimes))
+
+    @property
+    def dead(self) -> bool:
+        """It ran, and no process of it came to its times."""
+        return bool(self.processes) and not any(each.step_us for each in self.measured())
+
+    @property
+    def failed(self) -> Exit | None:
+        """How the first process ended that did not end well."""
+        return next((each.exit for each in self.processes if each.exit.outcome is not Outcome.OK), None)
+
+
+class SweepQuestion(Model, frozen=True, kw_only=True):
+    """What two sweeps must have in common, so that the cells of one can stand beside those of the other."""
+
+    workload: str
+    workload_args: tuple[str, ...]
+    strategy: str
+    device: str
+    device_name: str
+    cpu_count: int | Skipped
+    torch: str
+    seed: int
+    steps: int
+    warmup: int
+
+
+class Estimate(Tagged, frozen=True, kw_only=True, tag="estimate"):
+    """A figure made of several measured ones; ``low`` and ``high`` from the extremes of each of them."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+
+
+class Tier(StrEnum):
+    """Thresholds of document S2: how many times as fast as eager, and after how many executions it has paid."""
+
+    EXCELLENT = "excellent"  # above 5 times, within 50
+    GOOD = "good"  # above 2 times, within 100
+    MODERATE = "moderate"  # faster, within 500
+    POOR = "poor"
+
+
+class CellWorth(Model, frozen=True, kw_only=True):
+    """What a cell comes to, against eager and against the next best cell."""
+
+    cell: Cell
+    step: Spread | Skipped  # us; one sample a process
+    # What the calls before steady state took beyond as many steady ones, seconds.
+    cold: Spread | Skipped
+    warm: Spread | Skipped  # caches on disk warm
+    first_cold: Spread | Skipped  # the first call itself
+    first_warm: Spread | Skipped
+    again_s: float | Skipped
+    stages: CompileStages | Skipped
+    speedup: Estimate | Skipped
+    break_even: Estimate | Skipped  # steps after which it has taken less time than eager, both from a cold start
+    break_even_warm: Estimate | Skipped
+    next_best: Cell | None  # the fastest of the cells that start sooner
+    break_even_next: Estimate | Skipped
+    of_100: Estimate | Skipped  # seconds that 100 steps save over eager, the start paid; negative: a loss
+    returns: Estimate | Skipped  # (saved - paid) / paid after ``executions`` steps; 0 is break-even
+    tier: Tier | Skipped
+    total: Estimate | Skipped  # seconds of ``executions`` steps from a cold start
+    device_bytes: int | Skipped
+    host_bytes: int | Skipped
+
+
+class SweepVerdict(Model, frozen=True, kw_only=True):
+    status: VerdictStatus
+    text: str
+    trust: str  # how far to rely on it
+    best: Cell | None
+    runner_up: Cell | None
+    code: str = ""
+
+
+class Sweep(Model, frozen=True, kw_only=True):
+    """``sweep.json``. Everything from ``executions`` on follows from the cells, and is made anew by `kgprof advise`."""
+
+    schema_version: int
+    created_utc: str
+    question: SweepQuestion
+    environment: Environment
+    cells: tuple[CellResult, ...]
+    interrupted: bool
+    command: tuple[str, ...]
+    ladder: Ladder | Skipped = Skipped(reason="the correctness ladder was not run")  # of the best cell
+    shapes: Shapes | Skipped | None = None  # None: nobody asked for --sizes
+    executions: int = SWEEP_EXECUTIONS
+    worth: tuple[CellWorth, ...] = ()
+    verdicts: tuple[SweepVerdict, ...] = ()  # one for each size

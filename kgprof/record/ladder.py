@@ -1,0 +1,306 @@
+"""The correctness ladder: where, between Python and generated code, does a program's result change?
+
+Each rung is a fresh process that loads the workload anew from the same seed, so each starts from the same state and
+the same random numbers (``fallback_random`` makes Inductor draw eager's). Compared are what the last step returned, the
+buffers after it and the gradients: those that the program computed, or else those of a weighted sum of its result.
+
+A tensor differs where an element x, against its value r in float64 and the largest error E of eager in that tensor, has
+
+    |x - r| > factor * E + absolute + relative * |r|
+
+The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of ``torch._dynamo.utils.same``:
+3, for at most 500 elements 8 and for at most 10 elements 10, because so few may be exact in eager by luck. ``same``
+holds the root mean square to it, which one wrong element in a million passes; here it is every element. NaN and
+infinity differ where neither eager nor float64 has them; integers where both agree on another value.
+``reproduction.beyond`` is this rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.reading import recordings
+from kgprof.record import children, store, trials
+from kgprof.record.run import seed_everything
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from kgprof.workloads.protocol import ComparableWorkload, Session, Workload
+
+FUNCTION = "kgprof.record.ladder:measure"
+REPLAYED = ("reduce-overhead", "max-autotune")  # on a GPU: warm-up, capture, replay
+STEPS = 3  # of those, so that a replay is compared
+KEPT = 20  # tensors of a rung that are kept, the worst first
+
+Arrays = Mapping[str, "np.ndarray"]
+Answer = TypeVar("Answer")
+
+
+class Question(m.Model, frozen=True, kw_only=True):
+    """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
+
+    rung: m.Rung
+    strategy: str
+    cell: m.Cell  # whose rung it is
+    device: str
+    folder: str
+    steps: int
+
+
+def climb(
+    options: m.Options,
+    strategy: str,
+    cell: m.Cell,
+    device: str,
+    *,
+    scratch: Path,
+    output: Path,
+    caches: children.Caches,
+    on_phase: Callable[[str], None] = lambda name: None,
+) -> m.Ladder | m.Skipped:
+    """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
+
+    Each process has ``options.timeout_s``. Raises KeyboardInterrupt where a signal came.
+    """
+    from kgprof.record import minifier
+    from kgprof.workloads import programs
+
+    if not cell.compiles:
+        return m.Skipped(reason="eager mode compiles nothing")
+    if programs.is_program(options.workload):
+        return m.Skipped(reason="a script cannot be stepped; a function of it can, named as file.py:name")
+    own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
+    steps = STEPS if cell.mode in REPLAYED and device.startswith("cuda") else 1
+    question = Question(
+        rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
+    )
+    rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
+    for rung in m.Rung:
+        if rung is not m.Rung.MODE or own:
+            on_phase(f"correctness ladder: {rung}")
+            asked = msgspec.structs.replace(question, rung=rung)
+            rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
+    first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
+    minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
+    if first is not None:
+        on_phase(f"smallest graph that differs: {first}")
+        asked = msgspec.structs.replace(question, rung=first, folder=str(output))
+        minified = minifier.smallest(asked, options, scratch=scratch, caches=caches)
+    return m.Ladder(
+        strategy=strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
+    )
+
+
+def answered(
+    function: str,
+    question: m.Model,
+    kind: type[Answer],
+    options: m.Options,
+    scratch: Path,
+    caches: children.Caches,
+) -> Answer | m.Skipped:
+    """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
+    timeout_s = options.timeout_s
+    trial = trials.run(function, question, options=options, scratch=scratch, caches=caches, timeout_s=timeout_s)
+    if trial.interrupted:
+        raise KeyboardInterrupt
+    if trial.answer is None:
+        return m.Skipped(reason=f"the process {msgspec.structs.replace(trial.exit, during='').words}")
+    answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
+    return answer
+
+
+# ---------------------------------------------------------------- from here on in the child
+
+
+def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+    """Take the steps of one rung, keep what they left, and compare it with eager and float64."""
+    import torch
+
+    from kgprof.record import referee
+    from kgprof.record.tensor_differences import differences
+    from kgprof.workloads.protocol import BufferSession, EvaluationSession, ResultSession
+    from kgprof.workloads.user import named_arrays
+
+    question = m.decode_json(question_json, Question)
+    with ExitStack() as stack:
+        workload, session = stack.enter_context(prepared(question, options))
+        gradients = stack.enter_context(Gradients())
+        if question.rung is m.Rung.FLOAT64:
+            referee.widen(referee.live(torch.Tensor))
+            stack.enter_context(referee.in_float64())
+        began, returned, job = time.perf_counter(), None, None
+        if isinstance(session, EvaluationSession):
+            job = session.evaluate(lambda: None)
+        else:
+            for _ in range(question.steps):
+                returned = session.step()
+            gradients.of_result(returned)
+        arrays = dict(session.result()) if isinstance(session, ResultSession) else {}
+        if not has_its_own_comparison(workload):
+            arrays |= dict(named_arrays(returned))
+            buffers = session.buffers() if isinstance(session, BufferSession) else {}
+            tensors = {f"buffer {name}": tensor for name, tensor in buffers.items()}
+            tensors |= {f"gradient of {name}": tensor for name, tensor in gradients.seen.items()}
+            for name, tensor in tensors.items():
+                arrays |= dict(named_arrays(tensor, name))
+        seconds = time.perf_counter() - began  # named_arrays waits for the GPU
+    folder, at = Path(question.folder), m.RunKey(strategy=question.strategy, mode=question.rung)
+    store.write_result(folder, at, arrays)
+    if job is not None:
+        store.write_json(folder / f"{at.slug}.json", job)
+    wide, eager = (left_by(question, rung) for rung in (m.Rung.FLOAT64, m.Rung.EAGER))
+    if not arrays or (question.rung is not m.Rung.FLOAT64 and not eager):
+        nothing = "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
+        write(m.Skipped(reason="eager left nothing to compare with" if arrays else nothing))
+        return
+    own = _own_comparison(workload, question, arrays, job) if has_its_own_comparison(workload) else None
+    held = own is None and question.rung is not m.Rung.FLOAT64
+    found = sorted(differences(arrays, eager, wide), key=lambda each: (-each.differing, -each.max_abs)) if held else []
+    agreement, metrics = own or (None, ())
+    judged_different = isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
+    compared = question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
+    write(
+        m.RungResult(
+            differs=compared and (judged_different or any(each.differing for each in found)),
+            seconds=seconds,
+            compared=len(found),
+            tensors=tuple(found[:KEPT]),
+            agreement=agreement,
+            metrics=tuple(metrics),
+            note=gradients.note,
+        )
+    )
+
+
+@contextmanager
+def prepared(
+    question: Question, options: m.Options, instead: Callable[..., object] | str = ""
+) -> Iterator[tuple[Workload, Session]]:
+    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step."""
+    import torch
+    from torch._inductor import config
+
+    from kgprof.workloads import loading
+    from kgprof.workloads.backend import as_in, in_place_of_inductor
+
+    cell, rung = question.cell, question.rung
+    if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
+        precision = cell.precision if rung is m.Rung.EAGER else m.Precision.AS_IS
+        cell = msgspec.structs.replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
+    elif rung is not m.Rung.MODE:
+        mode = m.AS_IS if cell.mode == m.AS_IS else "default"
+        cell = msgspec.structs.replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
+    device = torch.device(question.device)
+    recording = in_place_of_inductor(instead, chosen_too=True)
+    with recording, as_in(cell, device.type), config.patch(fallback_random=True):
+        seed_everything(options.seed)
+        workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
+        offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
+        key = m.RunKey(strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS)
+        yield workload, workload.prepare(key, device)
+
+
+class Gradients:
+    """The gradients of named leaf tensors, as each ``backward()`` within leaves them; steps may clear them afterwards.
+
+    A leaf has its module's name for it; a tensor that no module holds is numbered in the order of creation.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        from kgprof.record import referee
+
+        modules = [each for each in referee.live(torch.nn.Module) if not hasattr(each, "_orig_mod")]  # compiled ones
+        inner = {id(child) for module in modules for child in module.children()}
+        roots = [module for module in modules if id(module) not in inner]
+        self.leaves: dict[str, torch.Tensor] = {}
+        for number, root in enumerate(roots):
+            for name, parameter in root.named_parameters():
+                self.leaves[f"{type(root).__name__}{f'#{number + 1}' if number else ''}.{name}"] = parameter
+        named = {id(leaf) for leaf in self.leaves.values()}
+        kinds = (torch.Tensor, torch.nn.Parameter)  # no subclass of them, such as a fake tensor
+        live = (tensor for tensor in referee.live(torch.Tensor) if type(tensor) in kinds and id(tensor) not in named)
+        others = (tensor for tensor in live if tensor.is_leaf and tensor.requires_grad)
+        self.leaves |= {f"input {number + 1}": tensor for number, tensor in enumerate(others)}
+        self.seen: dict[str, torch.Tensor] = {}
+        self.note = ""
+
+    def __enter__(self) -> Gradients:
+        import torch
+
+        self._backward = torch.autograd.backward
+
+        def backward(*args: Any, **settings: Any) -> None:
+            self._backward(*args, **settings)
+            found = ((name, leaf.grad) for name, leaf in self.leaves.items())
+            self.seen |= {name: gradient.detach().clone() for name, gradient in found if gradient is not None}
+
+        torch.autograd.backward = backward
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import torch
+
+        torch.autograd.backward = self._backward
+
+    def of_result(self, returned: object) -> None:
+        """Where the program called no ``backward()``: of a sum of its result, with weights that bfloat16 holds exactly
+        and under which no gradient vanishes, as that of a plain sum behind a normalisation does."""
+        import torch
+        from torch.utils._pytree import tree_flatten
+
+        results = [leaf for leaf in tree_flatten(returned)[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if self.seen or not results:
+            return
+        weights = [
+            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(each.dtype)
+            for each in results
+        ]
+        try:
+            torch.autograd.backward(results, weights)
+        except RuntimeError as error:  # the program has freed the graph
+            self.note = f"no gradients: {next(iter(str(error).splitlines()), '')}"
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def has_its_own_comparison(workload: Workload) -> TypeGuard[ComparableWorkload]:
+    """It judges results itself, against a reference of its own."""
+    from kgprof.workloads.example import ExampleWorkload
+    from kgprof.workloads.protocol import ComparableWorkload
+    from kgprof.workloads.user import UserWorkload
+
+    return isinstance(workload, ComparableWorkload) and not isinstance(workload, UserWorkload | ExampleWorkload)
+
+
+def _own_comparison(
+    workload: ComparableWorkload, question: Question, arrays: Arrays, job: m.Evaluation | None
+) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]]:
+    """With eager, and of each metric eager's value."""
+    baseline = m.RunKey(strategy=question.strategy, mode=m.EAGER)
+    own = m.RunKey(strategy=question.strategy, mode="default")
+    own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
+    eager = left_by(question, m.Rung.EAGER) or arrays
+    judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
+    path = Path(question.folder) / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
+    before = m.decode_json(path.read_bytes(), m.Evaluation).metrics if path.exists() else ()
+    pairs = zip(job.metrics if job else (), before, strict=False)
+    return judged, [(metric, other.value) for metric, other in pairs if metric.label == other.label]
+
+
+def left_by(question: Question, rung: m.Rung) -> Arrays:
+    """Nothing where that rung's process left nothing."""
+    key = m.RunKey(strategy=question.strategy, mode=rung)
+    return recordings.read_result(Path(question.folder), key) or {}

@@ -1,0 +1,365 @@
+"""A compiled function's input of varying size, under each way to tell torch.compile about it.
+
+What varies is dimension 0 of the first tensor that the program gives to what it compiles: its own ``torch.compile``,
+or the step itself, whose inputs are then arguments with defaults (``def step(x=torch.randn(32, 64))``). The program
+runs once in eager mode to find that function, its arguments and the sizes it calls it with; given sizes take the place
+of those, the rows of the first call repeated or cut. Other tensor arguments that are as long vary with it.
+
+Each policy has a process with cold caches of its own: the whole sequence of calls once, in its order, then each size
+alone for its steady state. Results are held to eager's without padding, by ``reproduction.beyond`` without float64.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.errors import UsageError
+from kgprof.measures import buckets, times
+from kgprof.record import children
+from kgprof.record.ladder import answered
+from kgprof.record.run import seed_everything
+
+if TYPE_CHECKING:
+    import torch
+
+FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
+SAMPLES, BUDGET_S = 20, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
+WARM = 3
+STEPS = 3  # of a workload, to see which sizes it calls with
+HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
+
+
+class Question(m.Model, frozen=True, kw_only=True):
+    strategy: str
+    mode: str
+    device: str
+    sizes: tuple[int, ...]
+    policy: m.SizePolicy
+    buckets: tuple[int, ...] = ()
+
+
+class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
+    """What the program compiles, and the sizes it called it with."""
+
+    function: str
+    tensor: str
+    sizes: tuple[int, ...]
+
+
+def compare_policies(
+    options: m.Options,
+    strategy: str,
+    mode: str,
+    device: str,
+    sizes: Sequence[int] = (),
+    *,
+    scratch: Path,
+    caches: children.Caches,
+    on_phase: Callable[[str], None] = lambda name: None,
+) -> m.Shapes | m.Skipped:
+    """``mode`` where it is one that compiles, else default; ``options.backend`` in Inductor's place. Without ``sizes``
+    those that the program calls with. Raises KeyboardInterrupt where a signal came.
+    """
+    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), policy=m.SizePolicy.STATIC)
+    seen = answered(LOOK, question, Seen, options, scratch, caches)
+    if isinstance(seen, m.Skipped):
+        return seen
+    calls = tuple(sizes) or seen.sizes
+    if len(set(calls)) < 2:
+        return m.Skipped(
+            reason=f"the program calls {seen.function} with one size only, {calls[0]}; --sizes gives others"
+        )
+    chosen, policies = buckets.recommended(calls), []
+    for policy in m.SizePolicy:
+        tops = {m.SizePolicy.BUCKETS: chosen, m.SizePolicy.PADDED: (max(calls),)}.get(policy, ())
+        on_phase(f"sizes: {policy}")
+        asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
+        cold = children.Caches(folder=caches.folder.with_name(f"{caches.folder.name}-{policy}"), extra=caches.extra)
+        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, options, scratch, cold)))
+    best = best_policy(policies)
+    return m.Shapes(
+        function=seen.function,
+        tensor=seen.tensor,
+        sizes=calls,
+        collected=not sizes,
+        buckets=chosen,
+        policies=tuple(policies),
+        recommended=best,
+        code=lines_for(best, seen.function, seen.tensor, calls, chosen) if best else "",
+    )
+
+
+def best_policy(policies: Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]) -> m.SizePolicy | None:
+    """Fastest over the sequence in steady state; among those whose range (p10 to p90) overlaps its, the one that takes
+    the fewest seconds to compile."""
+    timed: list[tuple[float, float, float, float, m.SizePolicy]] = []
+    for policy, found in policies:
+        if isinstance(found, m.PolicyResult) and not found.differs:
+            costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
+            ends = [sum(calls * getattr(time, end) for calls, time in costs) for end in ("median", "p10", "p90")]
+            timed.append((ends[0], ends[1], ends[2], found.compile_s, policy))
+    if not timed:
+        return None
+    most = min(timed)[2]
+    return min((compile_s, policy) for _, low, _, compile_s, policy in timed if low <= most)[1]
+
+
+def lines_for(policy: m.SizePolicy, function: str, tensor: str, sizes: Sequence[int], chosen: Sequence[int]) -> str:
+    """The code that does it, in the program's own names."""
+    tops = {m.SizePolicy.BUCKETS: tuple(chosen), m.SizePolicy.PADDED: (max(sizes),)}.get(policy)
+    if tops is not None:
+        return (
+            f"compiled = torch.compile({function}, dynamic=False)\n"
+            f"rows = len({tensor})\n"
+            f"size = next(size for size in {tops} if size >= rows)\n"
+            f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)\n"
+            f"result = compiled(torch.nn.functional.pad({tensor}, padding))[:rows]"
+        )
+    if policy is m.SizePolicy.MARKED:
+        marked = f"torch._dynamo.mark_dynamic({tensor}, 0)  # on each input, before the call"
+        return f"compiled = torch.compile({function})\n{marked}\nresult = compiled({tensor})"
+    setting = {m.SizePolicy.STATIC: ", dynamic=False", m.SizePolicy.DYNAMIC: ", dynamic=True"}.get(policy, "")
+    line = f"compiled = torch.compile({function}{setting})"
+    if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
+        return f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # a graph for each size\n{line}"
+    return line
+
+
+# ---------------------------------------------------------------- from here on in the child
+
+
+@dataclass
+class Called:
+    """A function that the program compiles, with the arguments of its first call."""
+
+    function: Any
+    arguments: inspect.BoundArguments | None = None
+    sizes: tuple[int, ...] = ()
+
+    def varying(self) -> dict[str, torch.Tensor]:
+        """The tensors among its arguments that are as long as the first of them."""
+        import torch
+
+        given = self.arguments.arguments if self.arguments else {}
+        flat = {name: value for name, value in given.items() if isinstance(value, torch.Tensor) and value.dim()}
+        flat |= {
+            f"{name}[{at}]": value
+            for name, values in given.items()
+            if isinstance(values, tuple)
+            for at, value in enumerate(values)
+            if isinstance(value, torch.Tensor) and value.dim()
+        }
+        first = next(iter(flat.values()), None)
+        return {name: value for name, value in flat.items() if first is not None and len(value) == len(first)}
+
+    def see(self, *args: Any, **kwargs: Any) -> None:
+        bound = inspect.signature(getattr(self.function, "forward", self.function)).bind(*args, **kwargs)
+        bound.apply_defaults()
+        before, self.arguments = self.arguments, bound
+        if varying := self.varying():
+            self.sizes += (len(next(iter(varying.values()))),)
+        self.arguments = before if before is not None and self.sizes[1:] else bound
+
+    def of_size(self, size: int) -> inspect.BoundArguments:
+        """Its arguments with so many rows."""
+        import torch
+
+        assert self.arguments is not None
+        varying = {id(tensor) for tensor in self.varying().values()}
+
+        def resized(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(resized, value))
+            if id(value) not in varying:
+                return value
+            return value.detach()[torch.arange(size, device=value.device) % len(value)].requires_grad_(
+                value.requires_grad
+            )
+
+        given = {name: resized(value) for name, value in self.arguments.arguments.items()}
+        return inspect.BoundArguments(self.arguments.signature, given)
+
+
+@contextmanager
+def capturing() -> Iterator[list[Called]]:
+    """Within, ``torch.compile`` compiles nothing: what it is given runs in eager mode, and its calls are seen."""
+    import torch
+
+    calls: list[Called] = []
+    compile_, hooks = torch.compile, []
+
+    def hook(called: Called) -> Callable[..., None]:
+        return lambda module, args, kwargs: called.see(*args, **kwargs)
+
+    def compiling(function: Any = None, **settings: Any) -> Any:
+        if function is None:
+            return functools.partial(compiling, **settings)
+        calls.append(called := Called(function))
+        if isinstance(function, torch.nn.Module):
+            hooks.append(function.register_forward_pre_hook(hook(called), with_kwargs=True))
+            return function
+
+        @functools.wraps(function)
+        def seeing(*args: Any, **kwargs: Any) -> Any:
+            called.see(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return seeing
+
+    torch.compile = compiling  # type: ignore[assignment]
+    try:
+        yield calls
+    finally:
+        torch.compile = compile_
+        for each in hooks:
+            each.remove()  # else it would be compiled with the module
+
+
+def captured(question: Question, options: m.Options) -> Called:
+    """The first compiled function that takes a tensor; where the program compiles none, its step. Raises UsageError."""
+    import torch
+
+    from kgprof.workloads import loading, programs
+
+    for mode in dict.fromkeys((m.AS_IS, question.mode, "default")):
+        seed_everything(options.seed)
+        with capturing() as calls:
+            if programs.is_program(options.workload):
+                code, module = programs.prepared(programs.find(options.workload), options.workload_args)
+                programs.become_main(module)
+                exec(code, module.__dict__)
+            else:
+                workload = loading.load(options.workload, options.workload_args, options.seed)
+                modes = {
+                    each for plan in workload.strategies() if plan.name == question.strategy for each in plan.modes
+                }
+                if mode not in modes or mode == m.EAGER:
+                    continue
+                session = workload.prepare(
+                    m.RunKey(strategy=question.strategy, mode=mode), torch.device(question.device)
+                )
+                for _ in range(STEPS):
+                    session.step()
+        for called in calls:
+            if called.sizes:
+                return called
+    raise UsageError(f"{options.workload} gives no tensor to what it compiles", hint=HINT)
+
+
+def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+    called = captured(m.decode_json(question_json, Question), options)
+    name = getattr(called.function, "__name__", type(called.function).__name__)
+    write(Seen(function=name, tensor=next(iter(called.varying())), sizes=tuple(size for size in called.sizes if size)))
+
+
+def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+    """One policy over the whole sequence, then each of its sizes alone."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    from kgprof.workloads.backend import in_place_of_inductor
+
+    question = m.decode_json(question_json, Question)
+    policy, counts = question.policy, Counter(question.sizes)
+    called = captured(question, options)
+    inputs = {size: called.of_size(size) for size in counts}
+    expected = {size: called.function(*given.args, **given.kwargs) for size, given in inputs.items()}
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = max(buckets.MOST, len(counts))
+    fixed = policy in (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
+    mode = question.mode if question.mode in m.COMPILED_MODES else "default"
+    dynamic = False if fixed else True if policy is m.SizePolicy.DYNAMIC else None
+    with in_place_of_inductor(options.backend):
+        compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
+    tops = {size: min((top for top in question.buckets if top >= size), default=size) for size in counts}
+
+    def call(size: int) -> Any:
+        given, top = inputs[size], tops[size]
+        if mode != "default":
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        if policy is m.SizePolicy.MARKED and size > 1:
+            for tensor in Called(called.function, given).varying().values():
+                torch._dynamo.mark_dynamic(tensor, 0)
+        given = with_rows(given, size, top)
+        return of_rows(compiled(*given.args, **given.kwargs), top, size)
+
+    def clocked(size: int) -> tuple[float, Any]:
+        began = time.perf_counter()
+        made = call(size)
+        if question.device.startswith("cuda"):
+            torch.cuda.synchronize()
+        return time.perf_counter() - began, made
+
+    first: list[tuple[int, float]] = []  # calls that compiled
+    differs, graphs = "", 0
+    for size in question.sizes:
+        before = counters["stats"]["unique_graphs"]
+        seconds, made = clocked(size)
+        if counters["stats"]["unique_graphs"] > before:
+            first.append((size, seconds))
+            graphs += counters["stats"]["unique_graphs"] - before
+        differs = differs or _unlike(made, expected[size], size)
+    costs = []
+    for size, calls in counts.items():
+        samples: list[float] = []
+        began = time.perf_counter()
+        while len(samples) < WARM + SAMPLES and (len(samples) <= 2 * WARM or time.perf_counter() - began < BUDGET_S):
+            samples.append(1e3 * clocked(size)[0])
+        steady = times.spread(samples[WARM:], unit="ms", measured_in=m.PassName.TIMING)
+        costs.append(m.SizeCost(size=size, calls=calls, padded_to=tops[size], steady=steady))
+    medians = {cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)}
+    compile_s = sum(seconds - medians[size] for size, seconds in first)
+    write(m.PolicyResult(graphs=graphs, compile_s=compile_s, sizes=tuple(costs), differs=differs))
+
+
+def with_rows(given: inspect.BoundArguments, size: int, top: int) -> inspect.BoundArguments:
+    """The arguments with ``top`` rows where they have ``size``; the new ones are zero."""
+    import torch
+    from torch.nn.functional import pad
+
+    def padded(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(padded, value))
+        if not isinstance(value, torch.Tensor) or not value.dim() or len(value) != size:
+            return value
+        return pad(value, (0, 0) * (value.dim() - 1) + (0, top - size))
+
+    if top == size:
+        return given
+    return inspect.BoundArguments(given.signature, {name: padded(value) for name, value in given.arguments.items()})
+
+
+def of_rows(made: Any, top: int, size: int) -> Any:
+    """Of each tensor in a result that has ``top`` rows the first ``size``."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    if top == size:
+        return made
+    return tree_map(
+        lambda leaf: leaf[:size] if isinstance(leaf, torch.Tensor) and leaf.dim() and len(leaf) == top else leaf, made
+    )
+
+
+def _unlike(made: Any, expected: Any, size: int) -> str:
+    """How a result differs from eager's; empty where it does not."""
+    from kgprof.record.tensor_differences import differences
+    from kgprof.workloads.user import named_arrays
+
+    found, eager = dict(named_arrays(made)), dict(named_arrays(expected))
+    unlike = [each for each in differences(found, eager, {}) if each.differing]
+    if not unlike:
+        return ""
+    by = unlike[0].why or f"by up to {unlike[0].max_abs:.3g}"
+    return f"at size {size} {unlike[0].name} differs from eager's without padding, {by}"

@@ -1,0 +1,379 @@
+"""Every cell of a grid, each process in a child of its own, in turn over all cells; what a child loses costs itself.
+
+First one process of each cell with cold caches, then two more with the caches that it left, and at the end further
+cold starts of the two cells that are ahead. What has been measured is handed over after each process.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.errors import UsageError, WorkloadError
+from kgprof.progress import Progress
+from kgprof.reading import recordings
+from kgprof.record import children, foreign, recorder, store, trials
+from kgprof.record.job import Job, Task
+from kgprof.workloads import programs
+
+Stages = Callable[[tuple[m.TraceRecord, ...]], m.CompileStages | m.Skipped]
+PACKAGES = {"onnxrt": "onnxruntime", "tensorrt": "torch_tensorrt"}  # what a backend of torch's needs
+NEEDS_A_GPU = ("cudagraphs", "tensorrt")
+# Seconds of one process, as a first guess before anything is measured.
+START_GUESS_S, TIMING_GUESS_S, WARM_SHARE = 6.0, 4.0, 0.25
+COMPILE_GUESS_S = {m.EAGER: 0.0, "max-autotune": 80.0, "max-autotune-no-cudagraphs": 80.0}
+INDUCTOR_GUESS_S, CAPTURE_GUESS_S = 25.0, 3.0
+LOG_KEPT = 4_000  # characters of the end of a log
+NOTHING_COMPILED = "nothing was compiled: the program calls no torch.compile, whose settings a sweep could change"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What was asked for; all empty is the usual grid."""
+
+    modes: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    dynamic: tuple[m.Dynamic, ...] = ()
+    precisions: tuple[m.Precision, ...] = ()
+    sizes: tuple[tuple[str, ...], ...] = ()
+
+    def cells(self, device: str, *, own_settings: bool) -> tuple[m.Cell, ...]:
+        """Eager first, which the others are held against. ``own_settings``: the program calls torch.compile itself."""
+        if self.modes or self.backends or self.dynamic or self.precisions:
+            cells = list(self._product())
+        else:
+            cells = list(_usual(device, own_settings))
+        cells = [m.Cell(mode=m.EAGER, backend=m.EAGER), *cells]
+        sized = (msgspec.structs.replace(cell, size=size) for size in self.sizes or ((),) for cell in cells)
+        return tuple(dict.fromkeys(sized))
+
+    def _product(self) -> Iterator[m.Cell]:
+        for precision in self.precisions or (m.Precision.AS_IS,):
+            for backend in self.backends or (m.INDUCTOR,):
+                # Modes are Inductor's.
+                for mode in (self.modes or ("default",)) if backend == m.INDUCTOR else ("default",):
+                    if mode == m.EAGER:
+                        yield m.Cell(mode=mode, backend=m.EAGER, precision=precision)
+                        continue
+                    for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
+                        yield m.Cell(mode=mode, backend=backend, dynamic=dynamic, precision=precision)
+
+
+def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
+    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone. The last ones are
+    left out if there is no time for all of them."""
+    if own_settings:
+        yield m.Cell(mode=m.AS_IS)
+    yield m.Cell(mode="default")
+    if device == "cuda":
+        yield m.Cell(mode="reduce-overhead")
+    yield m.Cell(mode="max-autotune-no-cudagraphs")
+    if device == "cuda":
+        yield m.Cell(mode="max-autotune")
+    yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
+    yield m.Cell(mode="default", backend="aot_eager")
+    yield m.Cell(mode="default", precision=m.Precision.BF16)
+
+
+def lacking(cell: m.Cell, device: str, strategy_modes: Sequence[str]) -> str:
+    """Why a cell cannot run here; empty if it can."""
+    if cell.compiles and (package := PACKAGES.get(cell.backend)) and importlib.util.find_spec(package) is None:
+        return f"not installed: backend {cell.backend} needs the package {package}"
+    if device == "cpu" and cell.backend in NEEDS_A_GPU:
+        return f"backend {cell.backend} needs an NVIDIA GPU"
+    if device == "cpu" and cell.precision is m.Precision.TF32:
+        return "TF32 needs an NVIDIA GPU"
+    if cell.mode not in strategy_modes and m.AS_IS not in strategy_modes:
+        return f"the strategy does not run in mode {cell.mode}"
+    return ""
+
+
+def guess_s(cell: m.Cell, *, cold: bool) -> float:
+    """Seconds of one process, before any has run."""
+    compiling = INDUCTOR_GUESS_S if cell.backend == m.INDUCTOR else CAPTURE_GUESS_S
+    compiling = COMPILE_GUESS_S.get(cell.mode, compiling)
+    return START_GUESS_S + TIMING_GUESS_S + compiling * (1.0 if cold else WARM_SHARE)
+
+
+class Session:
+    """A sweep in the making."""
+
+    def __init__(
+        self, options: m.Options, scratch: Path, progress: Progress, stages: Stages, write: Callable[[m.Sweep], None]
+    ) -> None:
+        self._options, self._scratch, self._progress = options, scratch, progress
+        self._stages, self._write = stages, write
+        self._is_program = programs.is_program(options.workload)
+        self._caches: dict[m.Cell, Path] = {}
+        self._took_s: dict[tuple[m.Cell, bool], float] = {}
+        self._began = time.monotonic()
+        self._ends = 0.0
+        self._interrupted = False
+
+    def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
+        """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be loaded."""
+        asked = self._options
+        if grid.backends and m.INDUCTOR not in grid.backends:  # its probe of the CPU takes longer than all the rest
+            asked = msgspec.structs.replace(asked, backend=grid.backends[0])
+        plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact)
+        if dead is not None:
+            raise WorkloadError(f"{self._options.workload} {dead.words}", hint="a sweep needs a workload that loads")
+        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
+        self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
+        options, machine = self._options, plan.environment
+        self.question = m.SweepQuestion(
+            workload=options.workload,
+            workload_args=options.workload_args,
+            strategy=self.strategy,
+            device=plan.device,
+            device_name=machine.device_name,
+            cpu_count=machine.cpu_count,
+            torch=machine.torch,
+            seed=options.seed,
+            steps=options.steps,
+            warmup=options.warmup,
+        )
+
+    def begin(self, grid: Grid, turns: int, earlier: m.Sweep | None) -> tuple[m.CellResult, ...]:
+        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone."""
+        done = {each.cell: each for each in earlier.cells} if earlier is not None else {}
+        own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
+        # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
+        device = self.question.device
+        cells = grid.cells(device, own_settings=own)
+        self._cells = {
+            cell: m.CellResult(cell=cell, not_run=self._lacks_compiler(cell) or lacking(cell, device, self.modes))
+            for cell in cells
+        }
+        self._cells |= {cell: found for cell, found in done.items() if found.failed or self._turned(found, turns)}
+        return tuple(self._cells.values())
+
+    def _lacks_compiler(self, cell: m.Cell) -> str:
+        compiler = self._plan.environment.compiler
+        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(cell.mode, self.question.device)
+        return f"no C++ compiler: {compiler.reason}" if needed and isinstance(compiler, m.Skipped) else ""
+
+    def _turned(self, found: m.CellResult, turns: int) -> bool:
+        warm = len([process for process in found.processes if not process.cold])
+        return warm >= self._warm_turns(turns) and bool(found.processes)
+
+    def _warm_turns(self, turns: int) -> int:
+        """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
+        return turns if self._is_program else turns - 1
+
+    def sweep(self) -> m.Sweep:
+        """As far as it has come."""
+        return m.Sweep(
+            schema_version=m.SWEEP_SCHEMA_VERSION,
+            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            question=self.question,
+            environment=self._plan.environment,
+            cells=tuple(self._cells.values()),
+            interrupted=self._interrupted,
+            command=("kgprof", *sys.argv[1:]),
+        )
+
+    def planned_s(self, turns: int, repeats: int) -> float:
+        """Seconds of what has not been measured yet, as a guess."""
+        seconds = 0.0
+        for cell, found in self._cells.items():
+            if not found.not_run or found.processes:
+                cold = max(0, max(1, repeats) - len([p for p in found.processes if p.cold]))
+                warm = max(0, self._warm_turns(turns) - len([p for p in found.processes if not p.cold]))
+                seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
+        return seconds
+
+    def run(self, *, turns: int, repeats: int, minutes: float, ahead: Callable[[m.Sweep], Sequence[m.Cell]]) -> m.Sweep:
+        """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those ``ahead`` only."""
+        self._ends = self._began + 60 * minutes
+        alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
+        try:
+            for cell in alive:
+                if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
+                    self._one(cell, cold=True)
+            if self._is_program and not any(each.frames for found in self._cells.values() for each in found.measured()):
+                return self.sweep()
+            begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
+            alive = self._affordable(list(begun), turns)
+            warm = self._warm_turns(turns)
+            for number in range(warm):
+                for cell in alive:
+                    found = self._cells[cell]
+                    if not found.failed and len([p for p in found.processes if not p.cold]) <= number:
+                        self._one(cell, cold=False, last=number == warm - 1)
+            chosen = alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
+            for number in range(1, repeats if repeats > 1 else m.COLD_STARTS):
+                for cell in chosen:
+                    found = self._cells[cell]
+                    if not found.failed and len([p for p in found.processes if p.cold]) <= number:
+                        self._one(cell, cold=True)
+        except KeyboardInterrupt:
+            self._interrupted = True
+        return self.sweep()
+
+    def _has_room(self, cell: m.Cell, turns: int) -> bool:
+        """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
+        are worth more than many that are not."""
+        begun = [each for each, found in self._cells.items() if found.processes and not found.failed]
+        warm_s = sum(self._expected_s(each, cold=False) for each in (*begun, cell)) * self._warm_turns(turns)
+        ends = time.monotonic() + warm_s + self._expected_s(cell, cold=True)
+        return not cell.compiles or ends <= self._ends
+
+    def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:
+        """The fastest cells whose further turns end in time, and eager in any case; the others say that they wait."""
+
+        def step_us(cell: m.Cell) -> float:
+            return min((us for each in self._cells[cell].measured() for us in each.step_us), default=0.0)
+
+        left_s, kept = self._ends - time.monotonic(), list[m.Cell]()
+        for cell in sorted(alive, key=lambda cell: (cell.compiles, step_us(cell))):
+            left_s -= self._warm_turns(turns) * self._expected_s(cell, cold=False)
+            if left_s > 0 or not cell.compiles:
+                kept.append(cell)
+        return [cell for cell in alive if cell in kept or self._left_out(cell)]
+
+    def _left_out(self, cell: m.Cell) -> bool:
+        few = "in fewer processes than the others" if self._cells[cell].processes else "in no process"
+        why = f"measured {few}: the time was up (--minutes; --resume goes on)"
+        self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
+        return False
+
+    def _expected_s(self, cell: m.Cell, *, cold: bool) -> float:
+        """Of one more process: as the last such one, else of the cold one what is no compiling, else the guess."""
+        if (cell, cold) in self._took_s:
+            return self._took_s[cell, cold]
+        before = self._took_s.get((cell, True))
+        if before is None or cold:
+            # A machine that is busy is so for all cells alike: as the first process has shown.
+            first, took_s = next(iter(self._took_s.items()), ((cell, cold), 0.0))
+            return guess_s(cell, cold=cold) * max(1.0, took_s / guess_s(first[0], cold=first[1]))
+        spent = sum(sum(each.start_s) for each in self._cells[cell].measured(cold=True)[:1])
+        return before - spent * (1 - WARM_SHARE)
+
+    def _one(self, cell: m.Cell, *, cold: bool, last: bool = False) -> None:
+        """One process, if it is expected to end in time. Raises KeyboardInterrupt."""
+        found = self._cells[cell]
+        if time.monotonic() + self._expected_s(cell, cold=cold) > self._ends and cell.compiles:
+            self._left_out(cell)
+            return
+        number = len(found.processes) + 1
+        key = m.RunKey(strategy=self.strategy, mode=cell.name)
+        self._progress.phase(f"process {number}, {'cold caches' if cold else 'warm caches'}", key)
+        began = time.monotonic()
+        folder = self._caches.setdefault(cell, self._scratch / f"caches-{len(self._caches)}")
+        if cold and number > 1:  # the others' caches stay as the first process left them
+            folder = self._scratch / "caches-cold"
+        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
+        seed = self._scratch / recorder.PROBE_CACHE
+        caches = children.Caches(folder=folder, seed=seed, extra=told, kept=not cold or number == 1)
+        asked = self._program_process if self._is_program else self._process
+        process, interrupted = asked(cell, caches, number, cold, last)
+        self._took_s[cell, cold] = time.monotonic() - began
+        if not interrupted:
+            self._cells[cell] = msgspec.structs.replace(found, processes=(*found.processes, process), not_run="")
+            self._write(self.sweep())
+            return
+        raise KeyboardInterrupt
+
+    def _process(
+        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
+    ) -> tuple[m.CellProcess, bool]:
+        question = m.CellQuestion(
+            cell=cell,
+            strategy=self.strategy,
+            mode=cell.mode if cell.mode in self.modes else m.AS_IS,
+            device=self.question.device,
+            cold=cold,
+            last=last,
+        )
+        trial = trials.run(
+            "kgprof.record.sweep_cell:measure",
+            question,
+            options=self._options,
+            scratch=self._scratch,
+            caches=caches,
+            timeout_s=self._options.timeout_s,
+        )
+        ended = msgspec.structs.replace(trial.exit, during="")
+        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {ended.words}")
+        if trial.answer is not None:
+            answer = m.decode_json(trial.answer, m.CellAnswer)
+            measured = answer.times
+            if answer.spans:
+                measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
+        log = "" if trial.exit.outcome is m.Outcome.OK else trial.log[-LOG_KEPT:]
+        return m.CellProcess(number=number, cold=cold, exit=ended, measured=measured, log=log), trial.interrupted
+
+    def _program_process(
+        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
+    ) -> tuple[m.CellProcess, bool]:
+        """A cold one under the listeners of COMPILE, for its start and the stages; the others under a clock alone."""
+        passes, warmup = ((m.PassName.COMPILE,), self._options.warmup) if cold else ((m.PassName.TIMING,), 0)
+        args = (*self._options.workload_args, *cell.size)
+        options = msgspec.structs.replace(self._options, passes=passes, warmup=warmup, workload_args=args)
+        (key,) = self._plan.runs
+        folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
+        store.create(folder, foreign.header(options, self._plan))
+        job = Job(
+            task=Task.SCRIPT,
+            options=options,
+            parent_pid=os.getpid(),
+            recording=str(folder.resolve()),
+            key=key,
+            plan=self._plan,
+            cell=cell,
+        )
+        log = folder / "log.txt"
+        ended = children.run(job, scratch=self._scratch, log=log, caches=caches)
+        store.write_exit(folder, key, ended.exit)
+        (run,) = recordings.load(folder).runs
+        count = max(1, self._options.warmup)
+        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the program {ended.exit.words}")
+        if cold and isinstance(run.compile, m.CompilePass) and ended.exit.outcome is m.Outcome.OK:
+            records = run.records.records if isinstance(run.records, m.CompileRecords) else ()
+            measured = m.CellTimes(
+                start_s=tuple(us / 1e6 for us in run.compile.call_us[:count]),
+                step_us=(),
+                clock="perf_counter",
+                frames=len(run.compile.compilations),
+                stages=self._stages(records),
+            )
+        elif isinstance(run.timing, m.TimingPass):
+            steps = [us for group in run.timing.step_us for us in group]
+            start, steady = (steps[:count], steps[count:]) if len(steps) > count else ([], steps)
+            groups = (steady[at : at + options.steps] for at in range(0, len(steady), options.steps))
+            measured = m.CellTimes(
+                start_s=tuple(us / 1e6 for us in start),
+                step_us=tuple(statistics.fmean(group) for group in groups),
+                clock=run.timing.clock,
+                frames=0,
+            )
+        text = "" if ended.exit.outcome is m.Outcome.OK else log.read_text("utf-8", errors="replace")[-LOG_KEPT:]
+        return m.CellProcess(number=number, cold=cold, exit=ended.exit, measured=measured, log=text), ended.interrupted
+
+
+def differences(found: m.SweepQuestion, asked: m.SweepQuestion) -> Iterator[str]:
+    """What two sweeps do not have in common."""
+    for field in msgspec.structs.fields(m.SweepQuestion):
+        before, now = getattr(found, field.name), getattr(asked, field.name)
+        if before != now:
+            yield f"{field.name} was {before!r}, is {now!r}"
+
+
+def refuse_another_question(found: m.SweepQuestion, asked: Iterable[m.SweepQuestion], path: Path) -> None:
+    """``asked``: as it is, and as it may be shown. Raises UsageError if ``found`` is neither."""
+    questions = tuple(asked)
+    if found not in questions:
+        why = "; ".join(differences(found, questions[-1]))
+        raise UsageError(f"--resume: {path} answers another question: {why}", hint="name another folder with -o")

@@ -1,0 +1,182 @@
+"""The correctness ladder and the policies for varying sizes, as sections of a sweep's sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.render.quantity import figure, percent
+from kgprof.render.sheet import Code, Section
+from kgprof.render.table import Block, Cell, Fold, Row, Table, known, missing, number, plain, row, timed, whole
+from kgprof.wording import plural
+
+_TENSORS = 8  # of a rung, in its fold
+_ADDS = {
+    m.Rung.FLOAT64: "eager mode, all in float64: the reference",
+    m.Rung.EAGER: "no compiler",
+    m.Rung.CAPTURE: 'Dynamo (backend="eager")',
+    m.Rung.FUNCTIONALISATION: 'AOTAutograd (backend="aot_eager")',
+    m.Rung.DECOMPOSITION: 'Inductor\'s decompositions and partitioner (backend="aot_eager_decomp_partition")',
+    m.Rung.CODE_GENERATION: 'Inductor\'s kernels (backend="inductor")',
+}
+_HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
+_RULE = (
+    "Each rung adds one stage of torch.compile, in a fresh process from the same seed. A tensor differs if an element "
+    "is further from float64 than torch.testing's tolerance for its dtype plus 3 times eager's own largest error (8 "
+    "times for at most 500 elements, 10 times for at most 10)."
+)
+
+
+def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
+    title = "Is it still right"
+    if isinstance(ladder, m.Skipped):
+        return Section(title=title, blocks=(("Not checked", ladder.reason),))
+    return Section(title=title, blocks=(*_answer(ladder), _rungs(ladder), *_tensors(ladder)), intro=_RULE)
+
+
+def _answer(ladder: m.Ladder) -> Iterator[Block]:
+    """What differs first, and the script that shows it."""
+    ran = [rung for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
+    if ladder.first is None:
+        above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
+        failed = len(ladder.rungs) - len(ran)
+        yield f"No rung differs ({above} compared{f', {failed} could not run' if failed else ''}): {ladder.cell}."
+        return
+    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it agree with eager."
+    minified = ladder.minified
+    if isinstance(minified, m.Skipped):
+        yield "No smaller program", minified.reason
+        return
+    smallest = f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
+    done = "" if minified.finished else "; time was up, so a smaller graph may exist"
+    yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
+    if isinstance(minified.checked, m.Skipped):
+        yield "Not run by itself", minified.checked.reason
+    elif not minified.checked.differs:
+        yield "By itself the script does not differ", "the fault needs what the program does around the graph"
+    yield Code(text=f"python {minified.script}")
+    if isinstance(minified.checked, m.Reproduction):
+        yield Fold("What the script prints", blocks=(Code(text=minified.checked.output),))
+
+
+def _rungs(ladder: m.Ladder) -> Table:
+    rows = []
+    for rung, found in ladder.rungs:
+        adds = _ADDS.get(rung, ladder.cell)
+        if isinstance(found, m.Skipped):
+            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * 7))
+            continue
+        worst = found.tensors[0] if found.tensors else None
+        none = m.Skipped(reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared")
+        figures = _figures(worst) if worst else (missing(none),) * 6
+        status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
+        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, _own(found)))
+    headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, "the workload's own comparison")
+    return plain("Each rung of the ladder", headings, rows, words=4)
+
+
+def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
+    at = f"[{', '.join(map(str, tensor.worst))}]" if tensor.worst else ""
+    where = f"{at} is {tensor.worst_value}, {tensor.reference} has {tensor.worst_reference}"
+    details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
+    odd = f"{tensor.nans:,}, {tensor.infs:,}"
+    expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
+    ulp = m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    return (
+        Cell(f"{tensor.name} ({tensor.dtype})", details=details),
+        number(tensor.max_abs),
+        number(tensor.eager_max_abs),
+        number(tensor.max_rel),
+        whole(ulp),
+        Cell(odd, details=(expected,) if odd != expected.removeprefix("reference ") else ()),
+    )
+
+
+def _own(found: m.RungResult) -> Cell:
+    """Results that differ, and metrics with how far each is from eager's."""
+    if found.agreement is None:
+        return missing("the workload declares none")
+    metrics = tuple(f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics)
+
+    def cell(agreement: m.RunAgreement) -> Cell:
+        ties = f", {agreement.near_ties:,} near-ties" if agreement.near_ties else ""
+        return Cell(f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics)
+
+    return known(found.agreement, cell)
+
+
+def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
+    for rung, found in ladder.rungs:
+        if isinstance(found, m.RungResult) and len(found.tensors) > 1:
+            rows: list[Row] = [row(*_figures(tensor)) for tensor in found.tensors[:_TENSORS]]
+            note = f"{found.compared:,} tensors, the worst first{f'; {found.note}' if found.note else ''}"
+            yield Fold(f"Tensors of {rung}", blocks=(plain(f"Tensors of {rung}", ("tensor", *_HEADINGS), rows), note))
+
+
+# ---------------------------------------------------------------- sizes
+
+_POLICIES = {
+    m.SizePolicy.STATIC: "dynamic=False, a graph for each size",
+    m.SizePolicy.AUTOMATIC: "as torch.compile does by itself",
+    m.SizePolicy.DYNAMIC: "dynamic=True",
+    m.SizePolicy.MARKED: "torch._dynamo.mark_dynamic(input, 0)",
+    m.SizePolicy.BUCKETS: "padded to the next bucket",
+    m.SizePolicy.PADDED: "padded to the largest",
+}
+
+
+def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
+    title = "Varying sizes"
+    if isinstance(shapes, m.Skipped):
+        return Section(title=title, blocks=(("Not measured", shapes.reason),))
+    sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
+    more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
+    whose = "the program's own calls" if shapes.collected else "--sizes"
+    blocks: list[Block] = []
+    if shapes.recommended is None:
+        blocks.append("No policy ran and gave eager's results.")
+    else:
+        timed = {
+            policy: steady
+            for policy, found in shapes.policies
+            if isinstance(found, m.PolicyResult)
+            and not found.differs
+            and not isinstance(steady := found.steady_ms, m.Skipped)
+        }
+        fastest = min(timed, key=lambda policy: timed[policy])
+        noise = f" As fast as {fastest} within noise, and sooner compiled." if fastest is not shapes.recommended else ""
+        answer = f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).{noise}"
+        blocks += [answer, Code(text=shapes.code)]
+    blocks += [_policies(shapes), _sizes(shapes)]
+    intro = (
+        f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "
+        f"{sizes}{more} ({whose}). Buckets: {', '.join(map(str, shapes.buckets))}."
+    )
+    return Section(title=title, blocks=tuple(blocks), intro=intro)
+
+
+def _policies(shapes: m.Shapes) -> Table:
+    rows = []
+    for policy, found in shapes.policies:
+        if isinstance(found, m.Skipped):
+            rows.append(row(str(policy), _POLICIES[policy], *[missing(found)] * 4, found.reason))
+            continue
+        steady = found.steady_ms
+        results = Cell(found.differs, wrong=True) if found.differs else "as eager"
+        compile_s, wasted = number(found.compile_s), Cell(percent(found.wasted), value=found.wasted)
+        rows.append(
+            row(str(policy), _POLICIES[policy], whole(found.graphs), compile_s, number(steady), wasted, results)
+        )
+    headings = ("policy", "setting", "graphs compiled", "compiling s", "all calls, steady ms", "padding", "results")
+    return plain("Each policy over the same calls", headings, rows, words=2)
+
+
+def _sizes(shapes: m.Shapes) -> Fold:
+    ran = [(policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)]
+    sizes = list(dict.fromkeys(shapes.sizes))
+    rows: list[tuple[Cell | str, ...]] = [
+        (figure(size), *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size))
+        for size in sizes
+    ]
+    table = plain("Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows)
+    return Fold("Steady time of each size, ms per call", blocks=(table,))

@@ -1,0 +1,209 @@
+"""The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.render.quantity import duration, figure, percent, ratio, size
+from kgprof.render.sheet import Code, Section, Sheet
+from kgprof.render.table import Block, Cell, Fold, Table, known, missing, number, plain, timed
+from kgprof.wording import plural, short
+
+_STAGES = ("capture_s", "frontend_s", "scheduling_s", "code_generation_s", "machine_code_s", "caching_s")
+_LOG_LINES = 40
+
+
+def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
+    """``further``: what was tried on the best cell."""
+    asked, machine = sweep.question, sweep.environment
+    several = len(sweep.verdicts) > 1
+    worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
+    texts = [f"{_size(sweep, at)}: {each.text}" if several else each.text for at, each in enumerate(sweep.verdicts)]
+    codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
+    code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
+    sections = (
+        Section(title="Which mode", blocks=(*code, _cells(sweep))),
+        Section(
+            title="What compiling costs",
+            blocks=(_starts(sweep), *_consistency(sweep)),
+            intro="Seconds that the calls before steady state take beyond as many steady calls, and in which stages.",
+        ),
+        Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
+        *further,
+        *_missing(sweep),
+    )
+    return Sheet(
+        title=f"Sweep of {asked.workload}, strategy {asked.strategy}",
+        status=worst.status,
+        verdict="; ".join(texts),
+        trust=sweep.verdicts[0].trust,
+        facts=(
+            asked.device_name,
+            plural(asked.cpu_count, "CPU core") if isinstance(asked.cpu_count, int) else "",
+            f"torch {asked.torch}",
+            f"kgprof {machine.kgprof}",
+            sweep.created_utc,
+        ),
+        sections=sections,
+    )
+
+
+_EARNINGS = (
+    "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
+    "more than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and "
+    "100, moderate faster and 500. Memory is the most that a process held: on a GPU what the CUDA allocator reserved, "
+    "the pools of CUDA graphs included; on a CPU the resident set, with the compiler in it."
+)
+
+
+def _size(sweep: m.Sweep, at: int) -> str:
+    return " ".join(list(dict.fromkeys(each.cell.size for each in sweep.cells))[at]) or "as it is"
+
+
+def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
+    def cell(found: m.Estimate) -> Cell:
+        return Cell(shown(found.value), details=(f"{shown(found.low)} to {shown(found.high)}",), value=found.value)
+
+    return known(value, cell)
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else short(value, 2)
+
+
+def _step(step: m.Spread | m.Skipped) -> Cell:
+    def cell(spread: m.Spread) -> Cell:
+        details = (
+            f"{duration(spread.minimum)} to {duration(spread.maximum)}",
+            plural(spread.samples, "process", "processes"),
+        )
+        return Cell(duration(spread.median), details=details, value=spread.median)
+
+    return known(step, cell)
+
+
+def _measured(sweep: m.Sweep) -> list[m.CellWorth]:
+    """The others have a line each in the section of what is not measured."""
+    return [each for each in sweep.worth if isinstance(each.first_cold, m.Spread) or isinstance(each.step, m.Spread)]
+
+
+def _cells(sweep: m.Sweep) -> Table:
+    """Fastest for the number of executions first."""
+
+    def total_s(each: m.CellWorth) -> float:
+        return each.total.value if isinstance(each.total, m.Estimate) else float("inf")
+
+    rows = [
+        (
+            each.cell.name,
+            _step(each.step),
+            _estimate(each.speedup, ratio),
+            timed(each.first_cold),
+            timed(each.first_warm),
+            _break_even(each, each.break_even),
+            _break_even(each, each.break_even_next, each.next_best),
+            _estimate(each.total, figure),
+        )
+        for each in sorted(_measured(sweep), key=total_s)
+    ]
+    headings = (
+        *("cell", "step", "against eager", "first call, cold s", "first call, warm disk s"),
+        *("pays after (steps)", "pays after, against the next best", f"{sweep.executions:,} executions s"),
+    )
+    label = "Each cell: steady step over fresh processes, first calls, break-even and total"
+    return plain(label, headings, rows)
+
+
+def _break_even(worth: m.CellWorth, value: m.Estimate | m.Skipped, against: m.Cell | None = None) -> Cell:
+    """ "never" where both sides were measured and the cell is not faster beyond the noise."""
+    if isinstance(value, m.Estimate):
+        cell = _estimate(value, _count)
+        named = (*cell.details, f"over {against.name}") if against is not None else cell.details
+        return msgspec.structs.replace(cell, details=named)
+    judged = isinstance(worth.speedup, m.Estimate) and (against is not None or value is worth.break_even)
+    if judged and isinstance(worth.cold, m.Spread):
+        return Cell("never", title=value.reason, details=(f"over {against.name}",) if against is not None else ())
+    return missing(value)
+
+
+def _starts(sweep: m.Sweep) -> Table:
+    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
+        if isinstance(found, m.Skipped):
+            return tuple(missing(found) for _ in _STAGES)
+        return tuple(number(getattr(found, name)) for name in _STAGES)
+
+    rows: list[tuple[Cell | str, ...]] = [
+        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
+        for each in _measured(sweep)
+    ]
+    headings = ("cell", "cold caches s", "warm disk s", "same process, after a reset s")
+    named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
+    return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
+
+
+def _consistency(sweep: m.Sweep) -> Iterator[str]:
+    """How far cold starts of one cell lie apart."""
+    for each in sweep.worth:
+        if isinstance(each.cold, m.Spread) and each.cold.samples > 1 and each.cold.median > 0 and each.cell.compiles:
+            low, high = each.cold.minimum, each.cold.maximum
+            apart = percent((high - low) / each.cold.median)
+            starts = plural(each.cold.samples, "cold start")
+            yield f"{each.cell.name}: {starts} took {figure(low)} to {figure(high)} s, {apart} of the median apart."
+
+
+def _earnings(sweep: m.Sweep) -> Table:
+    eager = next((each for each in sweep.worth if not each.cell.compiles), None)
+
+    def memory(each: m.CellWorth) -> Cell:
+        on_gpu = isinstance(each.device_bytes, int)
+        own, base = (
+            (each.device_bytes, eager and eager.device_bytes)
+            if on_gpu
+            else (each.host_bytes, eager and eager.host_bytes)
+        )
+        if not isinstance(own, int):
+            return missing(own)
+        more = (
+            (f"{100 * (own / base - 1):+.0f} % over eager",)
+            if isinstance(base, int) and base and each is not eager
+            else ()
+        )
+        return Cell(size(own), details=more, value=own)
+
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            each.cell.name,
+            known(each.tier, Cell),
+            _estimate(each.returns, figure),
+            _estimate(each.of_100, figure),
+            _break_even(each, each.break_even_warm)
+            if isinstance(each.break_even, m.Estimate)
+            else missing("see above"),
+            memory(each),
+        )
+        for each in _measured(sweep)
+    ]
+    headings = (
+        *("cell", "tier", f"return after {sweep.executions:,}", "benefit of 100 executions s"),
+        *("pays after, warm disk (steps)", "memory"),
+    )
+    return plain("What each cell earns over eager", headings, rows, words=2)
+
+
+def _missing(sweep: m.Sweep) -> Iterator[Section]:
+    """Cells that were not run, or died; the end of the log of each of the latter."""
+    blocks: list[Block] = []
+    for each in sweep.cells:
+        if each.not_run:
+            blocks.append((each.cell.name, each.not_run))
+        if (failed := each.failed) is not None:
+            blocks.append((each.cell.name, failed.words))
+            log = next((process.log for process in each.processes if process.log), "")
+            if log:
+                lines = "\n".join(log.splitlines()[-_LOG_LINES:])
+                blocks.append(Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),)))
+    if blocks:
+        yield Section(title="Not measured", blocks=tuple(blocks))

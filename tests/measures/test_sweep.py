@@ -1,0 +1,199 @@
+"""What cells are worth, and which of them to take: break-even with its interval, totals, tiers, the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgprof import model as m
+from kgprof.measures.economics import benefit, crossing, tier, total
+from kgprof.measures.sweep import ahead, weighed
+from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
+
+SECOND = m.Cell(mode="reduce-overhead")
+BF16 = m.Cell(mode="default", precision=m.Precision.BF16)
+
+
+def estimate(value: float, low: float = -1.0, high: float = -1.0, unit: str = "s") -> m.Estimate:
+    return m.Estimate(value=value, low=value if low < 0 else low, high=value if high < 0 else high, unit=unit)
+
+
+def worth(found: m.Sweep, of: m.Cell) -> m.CellWorth:
+    return next(each for each in found.worth if each.cell == of)
+
+
+def steps(value: m.Estimate | m.Skipped) -> tuple[float, ...]:
+    assert isinstance(value, m.Estimate)
+    return tuple(round(each, 6) for each in (value.value, value.low, value.high))
+
+
+def test_two_modes_are_equal_where_the_document_says() -> None:
+    """S1: 240 s against 15 s of compiling, 4.2 ms against 5.0 ms a call: 281,250 calls."""
+    found = crossing(estimate(240.0), estimate(15.0), estimate(4200.0), estimate(5000.0))
+
+    assert steps(found) == (281_250.0,) * 3
+
+
+def test_the_interval_takes_the_extremes_of_all_four() -> None:
+    found = crossing(estimate(10, 9, 12), estimate(1, 0.5, 2), estimate(100, 90, 110), estimate(200, 190, 210))
+
+    # 9 s / 100 us; (9 - 2) s / (210 - 90) us; (12 - 0.5) s / (190 - 110) us
+    assert steps(found) == (90_000.0, 58_333.333333, 143_750.0)
+
+
+def test_a_gain_within_the_noise_never_pays() -> None:
+    assert isinstance(crossing(estimate(9), estimate(1), estimate(100, 90, 150), estimate(160, 140, 200)), m.Skipped)
+    assert isinstance(crossing(estimate(9), estimate(1), estimate(200), estimate(100)), m.Skipped)
+
+
+def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
+    assert steps(crossing(estimate(1), estimate(2), estimate(100), estimate(200))) == (0.0, 0.0, 0.0)
+
+
+def test_the_benefit_of_steps_is_a_loss_before_the_break_even() -> None:
+    arguments = (estimate(10), estimate(0), estimate(100), estimate(200))
+
+    assert benefit(*arguments, 100).value == pytest.approx(-9.99)
+    assert benefit(*arguments, 100_000).value == pytest.approx(0.0)
+    assert total(estimate(10), estimate(100), 1_000).value == pytest.approx(10.1)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "break_even", "expected"),
+    [
+        *((16.5, 17.4, "excellent"), (16.5, 60, "good"), (3, 60, "good"), (3, 100, "moderate")),
+        *((1.5, 499, "moderate"), (1.5, 500, "poor"), (30.0, 800, "poor")),
+    ],
+)
+def test_the_tiers_are_those_of_the_document(speedup: float, break_even: float, expected: str) -> None:
+    assert tier(estimate(speedup), estimate(break_even)) == expected
+
+
+def test_a_cell_that_never_pays_is_poor_and_one_without_times_has_no_tier() -> None:
+    gone = m.Skipped(reason="gone")
+
+    assert tier(estimate(0.9), gone) is m.Tier.POOR
+    assert tier(gone, gone) == gone
+
+
+def test_a_cell_is_weighed_against_eager_and_the_next_best() -> None:
+    # given: eager 200 us; default 100 us after 10 s; tuned 80 us after 60 s
+    eager = cell(EAGER, 200, 200, 200, cold_s=[1.0])
+    default, tuned = cell(DEFAULT, 100, 100, 100, cold_s=[11.0]), cell(TUNED, 80, 80, 80, cold_s=[61.0])
+
+    # when
+    found = weighed(sweep(eager, default, tuned), 200_000)
+
+    # then
+    mine = worth(found, TUNED)
+    assert steps(mine.break_even)[0] == 500_000.0  # 60 s / 120 us
+    assert mine.next_best == DEFAULT
+    assert steps(mine.break_even_next)[0] == 2_500_000.0  # 50 s / 20 us
+    assert steps(mine.speedup)[0] == 2.5
+    assert worth(found, DEFAULT).next_best == EAGER
+    assert worth(found, EAGER).break_even == m.Skipped(reason="the others are held against it")
+    (verdict,) = found.verdicts
+    assert (verdict.status, verdict.best, verdict.runner_up) == (m.VerdictStatus.OK, DEFAULT, EAGER)
+    assert verdict.code == "step = torch.compile(step)"
+
+
+def test_the_number_of_executions_decides() -> None:
+    cells = (
+        cell(EAGER, 200, 200, 200, cold_s=[1.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[11.0]),
+        cell(TUNED, 80, 80, 80, cold_s=[61.0]),
+    )
+
+    best = [weighed(sweep(*cells), executions).verdicts[0].best for executions in (50, 500_000, 10_000_000)]
+
+    assert best == [EAGER, DEFAULT, TUNED]
+
+
+def test_totals_that_overlap_are_inconclusive_and_name_both() -> None:
+    cells = (
+        cell(EAGER, 900, 900, 900, cold_s=[0.0]),
+        cell(DEFAULT, 95, 100, 105, cold_s=[10.0]),
+        cell(SECOND, 96, 101, 106, cold_s=[10.0]),
+    )
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert verdict.status is m.VerdictStatus.INCONCLUSIVE
+    assert (verdict.best, verdict.runner_up) == (DEFAULT, SECOND)
+    assert "default and reduce-overhead" in verdict.text
+
+
+def test_other_rounding_is_reported_and_not_recommended() -> None:
+    cells = (
+        cell(EAGER, 200, 200, 200, cold_s=[0.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[1.0]),
+        cell(BF16, 20, 20, 20, cold_s=[1.0]),
+    )
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert verdict.best == DEFAULT
+    assert "default, bf16" in verdict.trust
+
+
+def test_a_cell_that_does_not_fit_is_not_recommended() -> None:
+    cells = (
+        cell(EAGER, 200, 200, 200, cold_s=[0.0], memory=1_000),
+        cell(DEFAULT, 100, 100, 100, cold_s=[1.0], memory=2_000),
+    )
+
+    def best(memory: int) -> m.Cell | None:
+        return weighed(sweep(*cells), 1_000_000, memory).verdicts[0].best
+
+    assert (best(2_500), best(2_499), best(1_249)) == (DEFAULT, EAGER, None)
+
+
+def test_fewer_than_three_processes_judge_nothing() -> None:
+    found = weighed(sweep(cell(EAGER, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, cold_s=[1.0])), 1_000_000)
+
+    assert isinstance(worth(found, DEFAULT).break_even, m.Skipped)
+    assert found.verdicts[0].status is m.VerdictStatus.INCONCLUSIVE
+    assert found.verdicts[0].best is None
+
+
+def test_cold_starts_of_one_cell_widen_the_interval_of_the_others() -> None:
+    """Cold starts of eager lie between half and one and a half of their median."""
+    cells = (
+        cell(EAGER, 200, 200, 200, cold_s=[2.0, 1.0, 3.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[10.0]),
+    )
+
+    found = worth(weighed(sweep(*cells), 1_000_000), DEFAULT).break_even
+
+    assert steps(found) == (80_000.0, 20_000.0, 140_000.0)
+
+
+def test_all_dead_is_a_failure_and_one_dead_costs_itself() -> None:
+    (none,) = weighed(sweep(dead(EAGER), dead(DEFAULT)), 10).verdicts
+    alive = cell(EAGER, 200, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, 100, cold_s=[1.0])
+    (some,) = weighed(sweep(*alive, dead(TUNED)), 1_000_000).verdicts
+
+    assert (none.status, none.best) == (m.VerdictStatus.FAILED, None)
+    assert (some.status, some.best) == (m.VerdictStatus.OK, DEFAULT)
+    assert "1 cell died: max-autotune" in some.trust
+
+
+def test_a_size_has_a_verdict_of_its_own() -> None:
+    def sized(batch: str, eager_us: float, default_us: float) -> list[m.CellResult]:
+        size = ("--batch", batch)
+        eager, default = m.Cell(mode="eager", backend="eager", size=size), m.Cell(mode="default", size=size)
+        return [cell(eager, *[eager_us] * 3, cold_s=[0.0]), cell(default, *[default_us] * 3, cold_s=[1.0])]
+
+    found = weighed(sweep(*sized("8", 100, 110), *sized("64", 900, 300)), 1_000_000)
+
+    assert [verdict.best and verdict.best.mode for verdict in found.verdicts] == ["eager", "default"]
+
+
+def test_further_cold_starts_are_made_of_the_best_the_second_and_eager() -> None:
+    cells = (
+        cell(EAGER, 900, 900, 900, cold_s=[0.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[10.0]),
+        cell(TUNED, 90, 90, 90, cold_s=[90.0]),
+        cell(SECOND, 50, 50, 50, cold_s=[10.0]),
+    )
+
+    assert ahead(sweep(*cells), 1_000_000) == [SECOND, DEFAULT, EAGER]

@@ -1,0 +1,100 @@
+"""Policies for a size that varies: what is compiled, what is padded, and whose results stay right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kgprof import model as m
+from kgprof.record import size_policies, trials
+from kgprof.record.children import Caches
+from tests.record import forked
+
+HEAD = "import torch\nfrom torch import nn\n"
+DEFAULTS = f"""{HEAD}
+net = nn.Linear(4, 4).requires_grad_(False)
+def step(x=torch.randn(6, 4)):
+    return net(x).relu()
+"""
+OWN = f"""{HEAD}
+net = torch.compile(nn.Linear(4, 4).requires_grad_(False))
+batches = [torch.randn(size, 4) for size in (3, 5, 3)]
+def step():
+    return [net(batch) for batch in batches]
+"""
+NORM = f"""{HEAD}
+net = nn.BatchNorm1d(4, track_running_stats=False).requires_grad_(False)
+def step(x=torch.randn(6, 4)):
+    return net(x)
+"""
+Compare = Callable[..., m.Shapes | m.Skipped]
+
+
+@pytest.fixture
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compare:
+    """Under Dynamo alone, its trials forked."""
+    monkeypatch.setattr(trials, "run", forked.run)
+
+    def compared(program: str, *sizes: int) -> m.Shapes | m.Skipped:
+        file = tmp_path / "program.py"
+        file.write_text(program)
+        asked = m.Options(workload=f"{file}:step", backend="eager")
+        caches = Caches(folder=tmp_path / "caches")
+        return size_policies.compare_policies(asked, "step", "default", "cpu", sizes, scratch=tmp_path, caches=caches)
+
+    return compared
+
+
+def of(shapes: m.Shapes | m.Skipped) -> dict[m.SizePolicy, m.PolicyResult]:
+    assert isinstance(shapes, m.Shapes)
+    assert all(isinstance(found, m.PolicyResult) for _, found in shapes.policies), shapes.policies
+    return {policy: found for policy, found in shapes.policies if isinstance(found, m.PolicyResult)}
+
+
+def test_each_policy_compiles_pads_and_keeps_the_results(compare: Compare) -> None:
+    shapes = compare(DEFAULTS, 2, 8, 4, 8)
+
+    found = of(shapes)
+    assert isinstance(shapes, m.Shapes)
+    assert (shapes.function, shapes.tensor, shapes.collected, shapes.buckets) == ("step", "x", False, (4, 8))
+    graphs = {policy: result.graphs for policy, result in found.items()}
+    assert graphs == {
+        m.SizePolicy.STATIC: 3,
+        m.SizePolicy.AUTOMATIC: 2,
+        m.SizePolicy.DYNAMIC: 1,
+        m.SizePolicy.MARKED: 1,
+        m.SizePolicy.BUCKETS: 2,
+        m.SizePolicy.PADDED: 1,
+    }
+    assert not any(result.differs for result in found.values())
+    assert found[m.SizePolicy.PADDED].wasted == pytest.approx(10 / 32)
+    assert [(cost.size, cost.calls) for cost in found[m.SizePolicy.STATIC].sizes] == [(2, 1), (8, 2), (4, 1)]
+    assert shapes.recommended in found
+
+
+def test_the_programs_own_compiled_function_and_its_sizes_are_taken(compare: Compare) -> None:
+    shapes = compare(OWN)
+
+    assert isinstance(shapes, m.Shapes)
+    assert (shapes.function, shapes.tensor, shapes.collected) == ("Linear", "input", True)
+    assert set(shapes.sizes) == {3, 5}
+    assert of(shapes)[m.SizePolicy.STATIC].graphs == 2
+
+
+def test_padding_that_changes_results_is_not_recommended(compare: Compare) -> None:
+    shapes = compare(NORM, 4, 8)
+
+    found = of(shapes)
+    assert isinstance(shapes, m.Shapes)
+    assert "at size 4 result differs" in found[m.SizePolicy.PADDED].differs
+    assert not found[m.SizePolicy.STATIC].differs
+    assert shapes.recommended is not m.SizePolicy.PADDED
+
+
+def test_a_program_that_hands_no_tensor_over_says_how_to(compare: Compare) -> None:
+    shapes = compare(f"{HEAD}\nx = torch.ones(2)\ndef step():\n    return x + 1\n", 2, 4)
+
+    assert isinstance(shapes, m.Skipped)
+    assert "gives no tensor to what it compiles" in shapes.reason

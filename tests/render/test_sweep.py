@@ -1,0 +1,92 @@
+"""The sheet of a sweep: its verdict, what never pays, and what was not measured."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.measures.sweep import weighed
+from kgprof.render import sheet as printers
+from kgprof.render.quantity import DASH
+from kgprof.render.sheet import Section, Sheet
+from kgprof.render.sweep import sheet
+from kgprof.render.table import Table
+from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+AOT = m.Cell(mode="default", backend="aot_eager")
+ONNX = m.Cell(mode="default", backend="onnxrt")
+CELLS = (
+    cell(EAGER, 200, 200, 200, cold_s=[0.0], warm_s=0.0),
+    cell(DEFAULT, 100, 100, 100, cold_s=[10.0, 8.0, 12.0]),
+    cell(AOT, 210, 210, 210, cold_s=[2.0]),
+    dead(TUNED),
+    m.CellResult(cell=ONNX, not_run="not installed: backend onnxrt needs the package onnxruntime"),
+)
+
+
+def shown(*further: Section) -> Sheet:
+    return sheet(weighed(sweep(*CELLS), 1_000_000), further)
+
+
+def rows(page: Sheet, section: str) -> dict[str, list[str]]:
+    (table,) = (
+        block for part in page.sections if part.title == section for block in part.blocks if isinstance(block, Table)
+    )
+    return {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in table.rows}
+
+
+def test_the_cells_stand_in_the_order_of_their_totals_and_what_is_slower_never_pays() -> None:
+    found = rows(shown(), "Which mode")
+
+    assert list(found)[:3] == ["default", "eager", "backend aot_eager"]
+    step, faster, first, warm, pays, next_best, total = found["default"]
+    assert (step, faster, first, warm) == ("100 µs", f"2.00{TIMES}", "10.0", "1.00")
+    assert (pays, next_best, total) == ("100,000", "100,000", "110")
+    assert found["backend aot_eager"][4:6] == ["never", "never"]
+    assert found["eager"][4] == DASH
+
+
+def test_what_a_start_costs_says_how_consistent_it_is() -> None:
+    page = shown()
+    (consistency,) = (
+        block
+        for part in page.sections
+        if part.title == "What compiling costs"
+        for block in part.blocks
+        if isinstance(block, str)
+    )
+
+    assert consistency == "default: 3 cold starts took 8.00 to 12.0 s, 40.0 % of the median apart."
+    assert rows(page, "What compiling earns")["default"][0] == "poor"
+
+
+def test_a_dead_cell_and_one_that_was_not_run_say_why() -> None:
+    text = printers.markdown(shown())
+
+    assert "**max-autotune:** was killed: SIGABRT" in text
+    assert "Fatal Python error: Aborted" in text
+    assert "not installed: backend onnxrt" in text
+
+
+def test_what_was_tried_on_the_best_cell_stands_before_what_is_missing() -> None:
+    titles = [part.title for part in shown(Section(title="Correctness", blocks=("equal",))).sections]
+
+    assert titles[-2:] == ["Correctness", "Not measured"]
+
+
+def test_each_printer_has_the_verdict_and_the_line_to_write() -> None:
+    page = shown()
+
+    for text in (printers.html(page), printers.markdown(page), printers.text(page)):
+        assert "Use default for 1,000,000 executions" in text
+        assert "step = torch.compile(step)" in text
+
+
+def test_the_texts_of_a_workload_are_only_texts() -> None:
+    found = sweep(*CELLS)
+    hostile = msgspec.structs.replace(found.question, workload="<script>x</script>")
+
+    page = printers.html(sheet(weighed(msgspec.structs.replace(found, question=hostile), 10)))
+
+    assert "<script>x" not in page
