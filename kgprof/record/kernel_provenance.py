@@ -235,7 +235,7 @@ def accesses(nodes: Any) -> list[Access]:
         return list(_accesses(_nodes(nodes)))
     if type(nodes).__name__ == SCATTER:
         return []
-    tensors = ((one, False) for one in _tensors(nodes.inputs)), ((one, True) for one in _tensors([nodes]))
+    tensors = ((one, False) for one in _tensors(nodes.inputs)), ((one, True) for one in _results(nodes))
     return [(one.get_name(), written, _bytes_of_tensor(one)) for some in tensors for one, written in some]
 
 
@@ -293,7 +293,7 @@ def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
         return m.KernelWork(unknown="what it moves depends on the indices that it is given")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
     flops = (node.estimate_flops() if node is not None else None) or None
-    results = _tensors([kernel])
+    results = _results(kernel)
     if not results:
         return m.KernelWork(flops=flops, unknown="it has no single result of a known shape")
     return m.KernelWork(
@@ -315,6 +315,11 @@ def _of_scatter(kernel: Any) -> m.KernelWork:
     # Only the indexed part of a larger source counts.
     taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
     return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
+
+
+def _results(kernel: Any) -> list[Any]:
+    """One tensor, or those that are unpacked from what it returns, as attention's and their statistics."""
+    return _tensors([kernel]) or _tensors(getattr(kernel, "outputs", None) or ())
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:

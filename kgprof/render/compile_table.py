@@ -8,8 +8,8 @@ from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, figure, percent
-from kgprof.render.table import Block, Cell, Fold, Small, Table, number, plain, timed
+from kgprof.render.quantity import DASH, figure, percent, size
+from kgprof.render.table import Block, Cell, Fold, Small, Table, known, missing, number, plain, timed, whole
 from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
@@ -21,6 +21,7 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
 )
+_LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
 
 
@@ -45,9 +46,21 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
         first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
-        rows.append((run.key.slug, first, number_of, reported, calls))
+        looks = [_looks(compiled.caches, what) for what in _LOOKS]
+        on_disk = known(
+            compiled.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes)
+        )
+        rows.append((run.key.slug, first, number_of, reported, calls, *looks, on_disk))
     headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
-    return plain("Compilation per run", headings, rows)
+    return plain("Compilation per run", (*headings, *(f"cache {what}" for what in _LOOKS), "cache on disk"), rows)
+
+
+def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
+    """Of all caches together; below it each of them."""
+    if isinstance(tallies, m.Skipped):
+        return missing(tallies)
+    each = [(tally.cache, int(getattr(tally, what))) for tally in tallies]
+    return whole(sum(number for _, number in each), *(f"{name} {number}" for name, number in each if number))
 
 
 def _totals(runs: Sequence[m.RunReport]) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
@@ -101,7 +114,10 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"
-        headings, rows = ("id", "function", "s", *_NAMES), map(_compilation, made[: limits.lines])
+        headings, rows = (
+            ("id", "function", "s", "operators", "capture ms/operator", *_NAMES),
+            map(_compilation, made[: limits.lines]),
+        )
         label = f"Compilations of {run.key.slug}"
         blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
         if len(made) > limits.lines:
@@ -115,7 +131,15 @@ def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
-    head = (compilation.compile_id, Cell(compilation.function, below=tuple(below)), number(compilation.duration_s))
+    operators, stages = compilation.operators, compilation.stages
+    each: Cell = missing("this Recording does not hold the operators of a graph")
+    if operators and isinstance(stages, m.CompileStages):
+        each = number(stages.capture_s * 1e3 / operators)
+    elif operators is not None:
+        each = missing(stages if isinstance(stages, m.Skipped) else "the graph has no operator")
+    named = Cell(compilation.function, below=tuple(below))
+    count = whole(operators) if operators is not None else missing("torch gave no number of operators")
+    head = (compilation.compile_id, named, number(compilation.duration_s), count, each)
     if isinstance(compilation.stages, m.Skipped):
         return (*head, Cell(compilation.stages.reason, style="missing", span=len(STAGES)))
     return (*head, *_figures(_seconds(compilation.stages)))
