@@ -85,7 +85,7 @@ class Autotuned(Model, frozen=True, kw_only=True):
     failed: int  # of those: they did not compile, spilled registers, or needed more than the card has
     slowest_us: float | None
     choices: tuple[TimedChoice, ...]  # the fastest ones, fastest first
-    seconds: float  # of wall time, compiling the candidates included; little where a cache on disk had the times
+    seconds: float  # of wall time, compiling what is tried included; little where a cache on disk had the times
 
 
 class KernelWork(Model, frozen=True, kw_only=True):

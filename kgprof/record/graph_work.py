@@ -39,7 +39,8 @@ class GraphWatch(Source):
         self._graphs: list[m.GraphWork] = []
         self._eager: dict[tuple[str, bool], m.EagerWork | m.Skipped] = {}  # by compile id, and whether of the backward
         self._saved: dict[str, m.SavedForBackward] = {}
-        self._forward: dict[str, set[str]] = {}  # compile id -> operators of AOTAutograd's forward
+        # Compile id -> of AOTAutograd's forward its operators, and by each node's name the node whose memory it has.
+        self._forward: dict[str, tuple[set[str], dict[str, torch.fx.Node]]] = {}
         self._kernels: list[tuple[str, m.KernelWork, list[Access]]] = []
         self._planned: list[m.BufferPlan] = []
         self._inside = False
@@ -114,16 +115,19 @@ class GraphWatch(Source):
             return
         operators = {node.name for node in graph.nodes if node.op == "call_function" and _is_operator(node.target)}
         if not backward:
-            self._forward[_compile_id()] = operators
+            self._forward[_compile_id()] = operators, _memory_of(graph)
             return
-        forward = self._forward.get(_compile_id(), set())
+        forward, memory_of = self._forward.get(_compile_id(), (set(), {}))
         given = [node for node in graph.nodes if node.op == "placeholder" and not node.name.startswith("tangents")]
-        sizes = {node.name: _tensor_bytes(value) for node in given if (value := _value(node)) is not None}
-        kept = [size for name, size in sizes.items() if not name.startswith("primals")]
+        # Views of one tensor are one; a view of an input keeps what is there anyway.
+        tensors = {memory_of.get(node.name, node) for node in given if _value(node) is not None}
+        kept = [
+            _tensor_bytes(value) for node in tensors if node.op != "placeholder" and (value := _value(node)) is not None
+        ]
         self._saved[_compile_id()] = m.SavedForBackward(
             activations=len(kept),
             activation_bytes=sum(kept),
-            inputs=len(sizes) - len(kept),
+            inputs=len(tensors) - len(kept),
             recomputed=len(operators & forward),
             operators=len(forward),
         )
@@ -179,6 +183,15 @@ def _compile_id() -> str:
 
 def _is_operator(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and _launches(target)
+
+
+def _memory_of(graph: torch.fx.Graph) -> dict[str, torch.fx.Node]:
+    found: dict[str, torch.fx.Node] = {}
+    for node in graph.nodes:
+        base = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
+        is_view = isinstance(node.target, torch._ops.OpOverload) and _is_view(node.target)
+        found[node.name] = found.get(base.name, base) if is_view else node
+    return found
 
 
 def _value(node: torch.fx.Node) -> torch.Tensor | None:
@@ -264,9 +277,13 @@ def _launches(operator: Any) -> bool:
     """Whether it writes memory: no view, no allocation, no question about a tensor."""
     schema, name = operator._schema, operator._schema.name.rpartition("::")[2]
     given = [one for one in schema.returns if "Tensor" in str(one.type)]
-    is_view = bool(given) and all(one.alias_info is not None and not one.alias_info.is_write for one in given)
     writes = any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
-    return not is_view and bool(given or writes) and not name.startswith(_LAUNCH_NOTHING)
+    return not _is_view(operator) and bool(given or writes) and not name.startswith(_LAUNCH_NOTHING)
+
+
+def _is_view(operator: Any) -> bool:
+    given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
+    return bool(given) and all(one.alias_info is not None and not one.alias_info.is_write for one in given)
 
 
 def _moved(operator: Any, arguments: Any, result: Any) -> Iterator[int]:

@@ -24,7 +24,9 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
         return m.Skipped(reason="on a CPU Inductor generates C++, which g++ compiles in one stage")
     inductor = sys.modules.get("torch._inductor.codecache")
     try:
-        tuners = list(launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ()))
+        loaded = launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ())
+        # Code that is loaded again, for a timing or another graph, has the same kernels in the same configuration.
+        tuners = list({(_name(tuner), str(tuner.launchers[0].config)): tuner for tuner in loaded}.values())
         if not tuners:
             return m.Skipped(reason="Inductor generated no Triton kernel")
         knobs = importlib.import_module("triton.knobs")
@@ -59,6 +61,10 @@ def compiled_again(tuner: Any, knobs: Any) -> m.KernelStages:
     (times,) = heard
     lowered = ((stage, us / 1e6) for stage, us in times.lowering_stages)
     return m.KernelStages(
-        kernel=str(getattr(tuner, "inductor_meta", {}).get("kernel_name") or tuner.fn.__name__),
+        kernel=_name(tuner),
         seconds={"ir": times.ir_initialization / 1e6, **dict(lowered), "store": times.store_results / 1e6},
     )
+
+
+def _name(tuner: Any) -> str:
+    return str(getattr(tuner, "inductor_meta", {}).get("kernel_name") or tuner.fn.__name__)

@@ -8,6 +8,7 @@ from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
+from kgprof.render.memory_table import peak_cell
 from kgprof.render.quantity import DASH, figure, percent, size
 from kgprof.render.table import Block, Cell, Fold, Small, Table, known, missing, number, plain, timed, whole
 from kgprof.wording import plural
@@ -21,6 +22,7 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
 )
+_PEAKS = {"resident": "host peak while compiling", "allocated": "GPU peak while compiling"}
 _LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
 
@@ -40,7 +42,9 @@ def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Com
 
 
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
-    rows = []
+    rows, compiling = [], [found.compiling for _, _, found in _compiled(runs)]
+    on_gpu = any(isinstance(peaks, m.MemoryPeaks) and isinstance(peaks.allocated_bytes, int) for peaks in compiling)
+    held = tuple(_PEAKS) if on_gpu else ("resident",)
     for _, run, compiled in _compiled(runs):
         seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
         reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
@@ -50,9 +54,18 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         on_disk = known(
             compiled.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes)
         )
-        rows.append((run.key.slug, first, number_of, reported, calls, *looks, on_disk))
+        peaks = [_peak(compiled.compiling, of) for of in held]
+        rows.append((run.key.slug, first, number_of, reported, calls, *peaks, *looks, on_disk))
     headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
-    return plain("Compilation per run", (*headings, *(f"cache {what}" for what in _LOOKS), "cache on disk"), rows)
+    return plain(
+        "Compilation per run",
+        (*headings, *(_PEAKS[of] for of in held), *(f"cache {what}" for what in _LOOKS), "cache on disk"),
+        rows,
+    )
+
+
+def _peak(compiling: m.MemoryPeaks | m.Skipped, of: str) -> Cell:
+    return known(compiling, lambda peaks: peak_cell(of, peaks))
 
 
 def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:

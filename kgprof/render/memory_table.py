@@ -64,20 +64,14 @@ def _syncs(memory: m.MemorySummary) -> Cell:
 
 def _peak(name: str) -> Callable[[m.MemorySummary], Cell]:
     """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
+    return lambda memory: known(memory.peaks, lambda peaks: peak_cell(name, peaks))
 
-    return lambda memory: known(memory.peaks, lambda peaks: _peak_cell(name, peaks))
 
-
-def _peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
+def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
     held = getattr(peaks, f"{name}_before_bytes", None)
     details = (f"{size(held)} before",) if isinstance(held, int) else ()
     peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
     return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
-
-
-def _host_compiling(run: m.RunReport) -> Cell:
-    peaks = run.compile if isinstance(run.compile, m.Skipped) else run.compile.compiling
-    return known(peaks, lambda peaks: _peak_cell("resident", peaks))
 
 
 def _pools(memory: m.MemorySummary) -> Cell:
@@ -114,7 +108,6 @@ _POOLS = "MEMORY: the allocator's segments in pools of their own, as CUDA graphs
 _TAKEN = "MEMORY: the allocated peak, and what else the pools of CUDA graphs keep"
 _OF_EAGER = "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else high"
 _BUDGET = "the peak and a quarter, for peaks that were not seen; N models need N times as much"
-_COMPILING = "COMPILE: of the whole process on the host, up to steady state; what was resident before the first call"
 _OVER_EAGER = "this run's peak less that of the same strategy in mode eager"
 COLUMNS = (
     RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
@@ -126,5 +119,4 @@ COLUMNS = (
     RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
     RunColumn(name="efficiency", title=_OF_EAGER, cell=lambda run: known(run.memory, _of_eager)),
     RunColumn(name="budget a model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
-    RunColumn(name="peak while compiling", title=_COMPILING, cell=_host_compiling),
 )
