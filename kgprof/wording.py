@@ -8,12 +8,6 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 
-# How a program takes the compilers' caches to another machine: after its first calls here, before its first one there.
-SHIP_CACHE = (
-    'pathlib.Path("compiled.bin").write_bytes(torch.compiler.save_cache_artifacts()[0])',
-    'torch.compiler.load_cache_artifacts(pathlib.Path("compiled.bin").read_bytes())',
-)
-
 
 def figure(value: float, digits: int = 3) -> str:
     """For columns: always ``digits`` significant digits; whole numbers above a thousand keep all their digits."""

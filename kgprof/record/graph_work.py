@@ -70,7 +70,8 @@ class GraphWatch(Source):
 
         def compile_fx(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:
             if not self._inside:  # it calls itself again for its settings
-                self._guarded(self._before, model, inputs)
+                name = _compile_id()
+                self._eager[name, False], self._eager[name, True] = eager_work(model, inputs)
             before, self._inside = self._inside, True
             try:
                 return outer(model, inputs, *args, **named)
@@ -105,15 +106,12 @@ class GraphWatch(Source):
         except Exception as error:  # noqa: BLE001
             self.unavailable = f"torch's graph could not be read: {type(error).__name__}: {error}"
 
-    def _before(self, model: Any, inputs: Any) -> None:
-        forward, backward = eager_work(model, inputs)
-        self._eager[_compile_id(), False], self._eager[_compile_id(), True] = forward, backward
-
     def _divided(self, model: Any, backward: bool) -> None:
         """AOTAutograd's partitioner copies an operator that is to be computed twice under its name."""
         if (graph := getattr(model, "graph", None)) is None:
             return
-        operators = {node.name for node in graph.nodes if node.op == "call_function" and _is_operator(node.target)}
+        calls = [node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+        operators = {node.name for node in calls if _launches(node.target)}
         if not backward:
             self._forward[_compile_id()] = operators, _memory_of(graph)
             return
@@ -181,10 +179,6 @@ def _compile_id() -> str:
     return str(torch._guards.CompileContext.current_compile_id() or "")
 
 
-def _is_operator(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and _launches(target)
-
-
 def _memory_of(graph: torch.fx.Graph) -> dict[str, torch.fx.Node]:
     found: dict[str, torch.fx.Node] = {}
     for node in graph.nodes:
@@ -240,7 +234,8 @@ def eager_work(
         first = (str(error).strip().splitlines() or [""])[0]
         why = m.Skipped(reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}")
         return why, why
-    return forward.answer(), backward.answer() if roots else NO_BACKWARD
+    works = [m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)]
+    return works[0], works[1] if roots else NO_BACKWARD
 
 
 def _without_data(value: Any) -> Any:
@@ -256,20 +251,17 @@ def _without_data(value: Any) -> Any:
 class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._operators = self._bytes = 0
+        self.operators = self.bytes = 0
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def answer(self) -> m.EagerWork:
-        return m.EagerWork(operators=self._operators, bytes_moved=self._bytes)
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if _launches(func):
-            self._operators += 1
-            self._bytes += sum(_moved(func, (args, kwargs), result))
+            self.operators += 1
+            self.bytes += sum(_moved(func, (args, kwargs), result))
         return result
 
 

@@ -28,6 +28,7 @@ from kgprof.record.source import LogListener, Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
+NOT_OUR_STEPS = m.Skipped(reason="measured only where kgprof itself calls the steps")
 NO_CACHE = m.CacheFolder(files=0, bytes=0)
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
@@ -119,6 +120,8 @@ class CompileSources:
             capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
             calls=calls,
             autotuned=self._autotuning.answer(),
+            compiling=NOT_OUR_STEPS,
+            cache=NOT_OUR_STEPS,
         )
 
 

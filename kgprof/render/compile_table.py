@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
@@ -54,7 +55,7 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         on_disk = known(
             compiled.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes)
         )
-        peaks = [_peak(compiled.compiling, of) for of in held]
+        peaks = [known(compiled.compiling, partial(peak_cell, of)) for of in held]
         rows.append((run.key.slug, first, number_of, reported, calls, *peaks, *looks, on_disk))
     headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
     return plain(
@@ -62,10 +63,6 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         (*headings, *(_PEAKS[of] for of in held), *(f"cache {what}" for what in _LOOKS), "cache on disk"),
         rows,
     )
-
-
-def _peak(compiling: m.MemoryPeaks | m.Skipped, of: str) -> Cell:
-    return known(compiling, lambda peaks: peak_cell(of, peaks))
 
 
 def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
