@@ -41,7 +41,7 @@ class GraphWatch(Source):
         self._saved: dict[str, m.SavedForBackward] = {}
         # Compile id -> of AOTAutograd's forward its operators, and by each node's name the node whose memory it has.
         self._forward: dict[str, tuple[set[str], dict[str, torch.fx.Node]]] = {}
-        self._kernels: list[tuple[str, m.KernelWork, list[Access]]] = []
+        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []  # of the graph that is being generated
         self._planned: list[m.BufferPlan] = []
         self._inside = False
 
@@ -49,9 +49,6 @@ class GraphWatch(Source):
         if self._graphs or not self.unavailable:
             return tuple(self._graphs)
         return m.Skipped(reason=self.unavailable)
-
-    def kernel(self, name: str, work: m.KernelWork, accesses: list[Access]) -> None:
-        self._kernels.append((name, work, accesses))
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -83,7 +80,7 @@ class GraphWatch(Source):
             return inner(model, *args, **named)
 
         def generate(this: Any) -> Any:
-            self._kernels, self._planned = [], []
+            self.kernels, self._planned = [], []
             result = codegen(this)
             if not getattr(this, "name", None):  # with a name it is a subgraph that is compiled to be timed
                 self._guarded(self._generated, this)
@@ -110,10 +107,16 @@ class GraphWatch(Source):
         """AOTAutograd's partitioner copies an operator that is to be computed twice under its name."""
         if (graph := getattr(model, "graph", None)) is None:
             return
-        calls = [node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+        calls = {node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
         operators = {node.name for node in calls if _launches(node.target)}
         if not backward:
-            self._forward[_compile_id()] = operators, _memory_of(graph)
+            memory_of: dict[str, torch.fx.Node] = {}
+            for node in graph.nodes:
+                base = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
+                memory_of[node.name] = (
+                    memory_of.get(base.name, base) if node in calls and _is_view(node.target) else node
+                )
+            self._forward[_compile_id()] = operators, memory_of
             return
         forward, memory_of = self._forward.get(_compile_id(), (set(), {}))
         given = [node for node in graph.nodes if node.op == "placeholder" and not node.name.startswith("tangents")]
@@ -146,13 +149,13 @@ class GraphWatch(Source):
         real_name = graph.scheduler.mutation_real_name
         outputs = {real_name.get(name, name) for name in graph.get_output_names()} | set(graph.mutated_inputs)
         needed: dict[tuple[str, bool], int] = {}
-        for _, _, accesses in self._kernels:
+        for _, _, accesses in self.kernels:
             for buffer, written, moved in accesses:
                 name = real_name.get(buffer, buffer)
                 if name in (outputs if written else graph.graph_inputs):
                     needed[name, written] = max(moved, needed.get((name, written), 0))
         backward, compile_id = bool(graph.is_backward), _compile_id()
-        known = [work.bytes_moved for _, work, _ in self._kernels if work.bytes_moved is not None]
+        known = [work.bytes_moved for _, work, _ in self.kernels if work.bytes_moved is not None]
         not_given = m.Skipped(reason="Inductor was not given this graph by Dynamo")
         no_plan = m.Skipped(reason="this wrapper of Inductor's plans its buffers in another way")
         plans = self._planned
@@ -162,10 +165,10 @@ class GraphWatch(Source):
                 compile_id=compile_id,
                 backward=backward,
                 eager=self._eager.get((compile_id, backward), not_given),
-                kernels=len(self._kernels),
-                generated=sum(name.startswith(("triton_", "cpp_")) for name, _, _ in self._kernels),
+                kernels=len(self.kernels),
+                generated=sum(name.startswith(("triton_", "cpp_")) for name, _, _ in self.kernels),
                 moved_bytes=sum(known),
-                unknown=len(self._kernels) - len(known),
+                unknown=len(self.kernels) - len(known),
                 needed_bytes=sum(needed.values()),
                 buffers=m.BufferPlan(**{name: sum(getattr(plan, name) for plan in plans) for name in fields})
                 if plans
@@ -177,15 +180,6 @@ class GraphWatch(Source):
 
 def _compile_id() -> str:
     return str(torch._guards.CompileContext.current_compile_id() or "")
-
-
-def _memory_of(graph: torch.fx.Graph) -> dict[str, torch.fx.Node]:
-    found: dict[str, torch.fx.Node] = {}
-    for node in graph.nodes:
-        base = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
-        is_view = isinstance(node.target, torch._ops.OpOverload) and _is_view(node.target)
-        found[node.name] = found.get(base.name, base) if is_view else node
-    return found
 
 
 def _value(node: torch.fx.Node) -> torch.Tensor | None:

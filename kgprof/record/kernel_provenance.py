@@ -195,7 +195,7 @@ class KernelWatch(Source):
                 work = work_of(nodes, kernel_name)
                 self._note(f"{kernel_name}:{number}", work)
                 if self._graphs is not None:
-                    self._graphs.kernel(kernel_name, work, [] if work.unknown else accesses(nodes))
+                    self._graphs.kernels.append((kernel_name, work, [] if work.unknown else accesses(nodes)))
             return number
 
         for module in (debug, *users):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kgprof import model as m
@@ -23,7 +24,6 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
 )
-_PEAKS = {"resident": "host peak while compiling", "allocated": "GPU peak while compiling"}
 _LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
 
@@ -43,26 +43,35 @@ def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Com
 
 
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
-    rows, compiling = [], [found.compiling for _, _, found in _compiled(runs)]
-    on_gpu = any(isinstance(peaks, m.MemoryPeaks) and isinstance(peaks.allocated_bytes, int) for peaks in compiling)
-    held = tuple(_PEAKS) if on_gpu else ("resident",)
-    for _, run, compiled in _compiled(runs):
+    """Columns that no run has a figure for are left out, with a note that says why."""
+    found = _compiled(runs)
+    rows: list[list[Cell | str]] = []
+    for _, run, compiled in found:
         seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
         reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
         first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
-        looks = [_looks(compiled.caches, what) for what in _LOOKS]
-        on_disk = known(
-            compiled.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes)
-        )
-        peaks = [known(compiled.compiling, partial(peak_cell, of)) for of in held]
-        rows.append((run.key.slug, first, number_of, reported, calls, *peaks, *looks, on_disk))
-    headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
-    return plain(
-        "Compilation per run",
-        (*headings, *(_PEAKS[of] for of in held), *(f"cache {what}" for what in _LOOKS), "cache on disk"),
-        rows,
-    )
+        rows.append([run.key.slug, first, number_of, reported, calls])
+    headings = ["run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)"]
+    offered = {
+        "host peak while compiling": [known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found],
+        "GPU peak while compiling": [known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found],
+        **{f"cache {what}": [_looks(each.caches, what) for _, _, each in found] for what in _LOOKS},
+        "cache on disk": [
+            known(each.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes))
+            for _, _, each in found
+        ],
+    }
+    why: dict[str, list[str]] = {}
+    for name, cells in offered.items():
+        if any(cell.measured for cell in cells):
+            headings.append(name)
+            for shown, cell in zip(rows, cells, strict=True):
+                shown.append(cell)
+        elif cells:
+            why.setdefault(cells[0].title, []).append(name)
+    notes = tuple((", ".join(names), reason) for reason, names in why.items())
+    return replace(plain("Compilation per run", headings, rows), notes=notes)
 
 
 def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
@@ -142,13 +151,10 @@ def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
     operators, stages = compilation.operators, compilation.stages
-    each: Cell = missing("this Recording does not hold the operators of a graph")
+    named, each = Cell(compilation.function, below=tuple(below)), DASH
     if operators and isinstance(stages, m.CompileStages):
-        each = number(stages.capture_s * 1e3 / operators)
-    elif operators is not None:
-        each = missing(stages if isinstance(stages, m.Skipped) else "the graph has no operator")
-    named = Cell(compilation.function, below=tuple(below))
-    count = whole(operators) if operators is not None else missing("torch gave no number of operators")
+        each = figure(stages.capture_s * 1e3 / operators)
+    count = DASH if operators is None else f"{operators:,}"
     head = (compilation.compile_id, named, number(compilation.duration_s), count, each)
     if isinstance(compilation.stages, m.Skipped):
         return (*head, Cell(compilation.stages.reason, style="missing", span=len(STAGES)))

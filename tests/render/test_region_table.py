@@ -48,7 +48,7 @@ def test_a_graph_beside_eager_mode() -> None:
     assert texts(table) == (
         (
             *("batched.default 0/0", "10", "9", "483 MiB", "\N{GREATER-THAN OR EQUAL TO} 471 MiB", "51.0 MiB"),
-            *("9.23×", "1,452", "340", "8.0 %"),  # noqa: RUF001 - the sign itself is meant
+            *("9.23×", "1,452", "340", "8.0 %"),
         ),
     )
     assert table.rows[0].cells[2].details == ("4 generated", "1 of unknown size")
