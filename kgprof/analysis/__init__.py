@@ -20,12 +20,14 @@ from kgprof.analysis.rank_balance import rank_balance
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
-from kgprof.collectors import accepted
+from kgprof.collectors import accepted, caches
+from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures import holistic_check, host_stacks, kernels, times
 from kgprof.measures.economics import economics
+from kgprof.measures.fusion import fusion
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.rounds import rounds
 from kgprof.measures.training_phases import training_phases
@@ -144,6 +146,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         compared_with=compared_with,
         compile=_compile_summary(run),
         kernels=run.once(kernels.shown),
+        fusion=run.once(fusion),
         host=_host_functions(record.host),
         observers=times.observer_costs(record),
         memory=remembered,
@@ -182,8 +185,18 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         steady=times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE),
         compilations=(trace and compilations(trace)) or compiled.compilations,
         capture_unavailable=compiled.capture_unavailable,
+        cache=compiled.cache,
+        compiling=compiled.compiling,
+        autotuned=compiled.autotuned,
+        stages=origins if isinstance(origins := run.record.kernel_origins, m.Skipped) else origins.stages,
     )
-    return summary if trace is None else msgspec.structs.replace(summary, recompiles=ledger(trace))
+    return (
+        summary
+        if trace is None
+        else msgspec.structs.replace(
+            summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
+        )
+    )
 
 
 def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:

@@ -9,7 +9,11 @@ from kgprof.collectors import syncs
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural
 
+_NO_POOLS = m.Skipped(reason="this Recording does not hold the pools of CUDA graphs")
+_ON_A_CPU = m.Skipped(reason="nothing counts the allocations on a CPU; the resident set is measured instead")
 NAMED = 5  # lines in one note
+LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
+MARGIN = 1.25  # of a budget, for peaks that were not seen
 SYNC_HOOKS = "sync hooks"  # the capture of reads
 
 
@@ -19,15 +23,30 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     if isinstance(memory, m.Skipped):
         return memory
     unseen, events = _why_no_reads(memory, run.record.script), run.whole.once(syncs.collect)
+    on_gpu = run.whole.device == "cuda"
+    pools: int | m.Skipped = _NO_POOLS if on_gpu else _ON_A_CPU
+    if on_gpu and isinstance(memory.peaks, m.MemoryPeaks) and isinstance(memory.peaks.graph_pool_bytes, int):
+        pools = memory.peaks.taken_bytes
+    mine, theirs = _peak(run), _eager_peak(run)
+    both = (mine, theirs) if isinstance(mine, int) and isinstance(theirs, int) else None
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
-        over_eager_bytes=_over_eager(run),
-        over_eager_of="allocated" if run.whole.device == "cuda" else "resident",
+        over_eager_bytes=m.first_skipped(theirs, mine) if both is None else both[0] - both[1],
+        over_eager_of="taken" if isinstance(pools, int) else "allocated" if on_gpu else "resident",
+        taken_bytes=pools,
+        of_eager=m.first_skipped(theirs, mine) if both is None else both[1] / max(1, both[0]),
+        tier=None if both is None else tier(both[0] / max(1, both[1]) - 1.0),
+        budget_bytes=mine if isinstance(mine, m.Skipped) else round(mine * MARGIN),
         syncs_per_step=m.Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
+
+
+def tier(over: float) -> m.MemoryTier:
+    """``over``: what a run takes over eager mode, as a share of what that takes."""
+    return m.MemoryTier.LOW if over < LOW else m.MemoryTier.MODERATE if over < MODERATE else m.MemoryTier.HIGH
 
 
 def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
@@ -56,16 +75,16 @@ def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
     return ""
 
 
-def _over_eager(run: RunEvidence) -> int | m.Skipped:
+def _eager_peak(run: RunEvidence) -> int | m.Skipped:
     if run.key.mode == m.EAGER:
         return m.Skipped(reason="this run is the eager one")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
-    mine, theirs = _peak(run), _peak(eager)
+    theirs, mine = _peak(eager), _peak(run)
     if isinstance(theirs, m.Skipped):
         return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"of the eager run: {theirs.reason}")
-    return mine if isinstance(mine, m.Skipped) else mine - theirs
+    return theirs
 
 
 def _peak(run: RunEvidence) -> int | m.Skipped:
@@ -73,4 +92,4 @@ def _peak(run: RunEvidence) -> int | m.Skipped:
     peaks = memory if isinstance(memory, m.Skipped) else memory.peaks
     if isinstance(peaks, m.Skipped):
         return peaks
-    return peaks.allocated_bytes if run.whole.device == "cuda" else peaks.resident_bytes
+    return peaks.taken_bytes if run.whole.device == "cuda" else peaks.resident_bytes

@@ -74,6 +74,17 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
     return tuple(uses)
 
 
+def tallies(events: tuple[CacheUse, ...], run: m.RunKey) -> tuple[m.CacheTally, ...]:
+    """Of one run, a row for each cache."""
+    outcomes = {
+        cache: [use.outcome for use in events if (use.run, use.cache) == (run, cache)] for cache in _CACHES.values()
+    }
+    return tuple(
+        m.CacheTally(cache=cache, hits=of.count("hit"), misses=of.count("miss"), bypasses=of.count("bypass"))
+        for cache, of in outcomes.items()
+    )
+
+
 def _reason(payload: str | None) -> str:
     """A miss carries its whole key and may have been cut; a bypass is short and whole."""
     decoded = json_object(payload or "{}")

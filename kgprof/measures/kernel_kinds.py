@@ -197,6 +197,20 @@ def of_device_event(name: str, category: str) -> Classified:
     return Classified(kind=K.OTHER, generator=generator)
 
 
+# Whose kernels they are, in the order in which they are asked; cuBLAS names its own after the product alone.
+_LIBRARIES = (
+    ("NCCL", re.compile("nccl")),
+    ("attention", re.compile(r"flash_(fwd|bwd)|flash::|fmha|attention")),
+    ("cuDNN", re.compile(r"cudnn|implicit_convolve|nchwToNhwc|nhwcToNchw|conv2d|_fprop_|_dgrad_|_wgrad_")),
+    ("cuBLAS", re.compile(r"cublas|nvjet|gemm|gemv|splitK", re.IGNORECASE)),
+)
+
+
+def library_of(name: str) -> str:
+    """Of a kernel that neither Inductor nor ATen made: "cuBLAS", "cuDNN", "NCCL", "attention"; else "library"."""
+    return next((library for library, pattern in _LIBRARIES if pattern.search(name)), "library")
+
+
 def _of_generated(generated: GeneratedName) -> Classified:
     # The operators without those that touch no element, and without those that no list has.
     known = ((op, kind_of_operator(op)) for op in generated.ops)

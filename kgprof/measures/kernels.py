@@ -15,7 +15,14 @@ from kgprof.measures import attribution
 from kgprof.measures.host_time import host_time
 from kgprof.measures.idle import device_idle
 from kgprof.measures.input_copies import input_copies
-from kgprof.measures.kernel_kinds import CALL_OF_GENERATED_CODE, Classified, Kinds, kind_of_operator, kinds_of
+from kgprof.measures.kernel_kinds import (
+    CALL_OF_GENERATED_CODE,
+    Classified,
+    Kinds,
+    kind_of_operator,
+    kinds_of,
+    library_of,
+)
 from kgprof.measures.origins import Lines, Origins, merged
 from kgprof.measures.roofline import roofline
 from kgprof.measures.step_timeline import step_timeline
@@ -258,5 +265,22 @@ def _fields(
             if count
         ),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
+        "generators": _generators(rows),
         "fused_kinds": tuple(kind for kind in m.KernelKind if kind in inside),
     }
+
+
+def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
+    of: dict[str, list[m.KernelRow]] = {}
+    for row in rows:
+        of.setdefault(library_of(row.name) if row.generator == "library" else row.generator, []).append(row)
+    totals = (
+        m.GeneratorTotal(
+            generator=generator,
+            names=len(mine),
+            count=sum(row.count for row in mine),
+            total_us=sum(row.total_us for row in mine),
+        )
+        for generator, mine in of.items()
+    )
+    return tuple(sorted(totals, key=lambda total: (-total.total_us, total.generator)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kgprof.model.structs import Model
+from kgprof.model.structs import Model, Skipped, Tagged
 
 
 class TraceRecord(Model, frozen=True, kw_only=True):
@@ -63,6 +63,31 @@ class LogLine(Model, frozen=True, kw_only=True):
     compile_id: str = ""  # of the compilation that was going on
 
 
+class TimedChoice(Model, frozen=True, kw_only=True):
+    """A configuration of a kernel, and what torch's own benchmark took for one launch of it."""
+
+    name: str  # in torch's words: "triton_mm_7 ACC_TYPE='tl.float32', BLOCK_K=64, ...", "mm"
+    us: float
+
+
+class Autotuned(Model, frozen=True, kw_only=True):
+    """What torch timed to choose one kernel.
+
+    ``template``: at compile time, among libraries and templates of an operator (max-autotune); the fastest is chosen
+    unless fusing what follows into another one pays. Else the block sizes of one Triton kernel, at its first launch.
+    """
+
+    call: int
+    kernel: str  # the operator, "addmm", or the Triton kernel's name
+    inputs: str  # "2048x1024 float16, 1024x4096 float16"; empty for block sizes
+    template: bool
+    tried: int
+    failed: int  # of those: they did not compile, spilled registers, or needed more than the card has
+    slowest_us: float | None
+    choices: tuple[TimedChoice, ...]  # the fastest ones, fastest first
+    seconds: float  # of wall time, compiling what is tried included; little where a cache on disk had the times
+
+
 class KernelWork(Model, frozen=True, kw_only=True):
     """What one call of a kernel has to move and to compute at least, by the shapes that Inductor compiled it for.
 
@@ -98,11 +123,74 @@ class KernelOrigin(Model, frozen=True, kw_only=True):
     graph: str = ""  # the key under which Inductor keeps the graph, which a trace names; empty where it was seen before
 
 
+class EagerWork(Tagged, frozen=True, kw_only=True, tag="eagerwork"):
+    """What eager mode would dispatch in place of a graph: run once on tensors without data (torch's FakeTensor).
+
+    Operators as they reach the device, below autograd; views and allocations launch nothing and are not counted.
+    """
+
+    operators: int  # each launches one kernel at least
+    bytes_moved: int  # operands and results of each, counted once each; of what is looked up by index the result's size
+
+
+class BufferPlan(Tagged, frozen=True, kw_only=True, tag="bufferplan"):
+    """What Inductor's wrapper allocates for one call of a graph, its outputs among it; views of inputs are none."""
+
+    allocated: int = 0
+    allocated_bytes: int = 0
+    reused: int = 0  # buffers that take over the memory of one that is no longer needed
+    reused_bytes: int = 0
+
+
+class SavedForBackward(Tagged, frozen=True, kw_only=True, tag="savedforbackward"):
+    """How AOTAutograd divided forward and backward, read off the graph of the backward."""
+
+    activations: int  # tensors that the forward keeps for it
+    activation_bytes: int
+    inputs: int  # parameters and inputs that it needs as well, and which are there anyway
+    recomputed: int  # operators of the forward that the backward computes again
+    operators: int  # of the forward's graph
+
+
+class GraphWork(Model, frozen=True, kw_only=True):
+    """One graph that Inductor compiled: what eager mode runs in its place, what it runs itself, and what has to move.
+
+    ``needed_bytes``: what its kernels read of its inputs and write of its outputs, each once. Sizes are those that it
+    was compiled for.
+    """
+
+    compile_id: str
+    backward: bool
+    eager: EagerWork | Skipped
+    kernels: int  # calls in the generated code, of libraries too
+    generated: int  # of those, Triton or C++
+    moved_bytes: int  # by those whose bytes are known
+    unknown: int  # calls whose bytes are not
+    needed_bytes: int
+    buffers: BufferPlan | Skipped
+    saved: SavedForBackward | Skipped = Skipped(reason="only a backward has something saved for it")
+
+
+class KernelStages(Model, frozen=True, kw_only=True):
+    kernel: str
+    # In Triton's order: "ir" (from Python to its first IR), "ttir", "ttgir", "llir", "ptx", "cubin" and "store".
+    seconds: dict[str, float]
+
+
+class TritonStages(Tagged, frozen=True, kw_only=True, tag="tritonstages"):
+    """Each kernel compiled once more, alone and past Triton's cache, in the configuration that it was launched in."""
+
+    kernels: tuple[KernelStages, ...]
+    left_out: int  # kernels beyond the time that there is for this
+
+
 class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
     """All that Inductor generated while child B, or a script, compiled, and one step's operators outside of it."""
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0
+    graphs: tuple[GraphWork, ...] | Skipped = Skipped(reason="this Recording holds no work by graph")
+    stages: TritonStages | Skipped = Skipped(reason="this Recording holds no stages of Triton's")
 
 
 class CompiledKernel(Model, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kgprof.model.compile_records import GraphWork
 from kgprof.model.findings import Location
 from kgprof.model.passes import PassName
 from kgprof.model.roofline import Roofline
@@ -114,6 +115,29 @@ class KindTotal(Model, frozen=True, kw_only=True):
     total_us: float
 
 
+class GeneratorTotal(Model, frozen=True, kw_only=True):
+    generator: str  # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
+    names: int
+    count: int
+    total_us: float
+
+
+class FusedGraph(Model, frozen=True, kw_only=True):
+    """A compiled graph, and what TRACE says of the region that runs it."""
+
+    work: GraphWork
+    calls: int | Skipped  # in the traced steps
+    us: float | Skipped  # a call: device time of what it launched; on a CPU wall time of the region
+    bytes_per_s: float | Skipped  # ``work.moved_bytes`` in that time: at least, where those of a kernel are unknown
+    of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
+
+
+class Fusion(Tagged, frozen=True, kw_only=True, tag="fusion"):
+    graphs: tuple[FusedGraph, ...]
+    kernels: float | Skipped  # a step, in TRACE, without copies
+    eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
+
+
 class HostSpan(Model, frozen=True, kw_only=True):
     name: str  # of the innermost span in the trace
     total_us: float
@@ -194,6 +218,7 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     launches: int | Skipped  # CUDA: launch calls on the host, of any launch API
     kinds: tuple[KindTotal, ...]
     rows: tuple[KernelRow, ...]  # every kernel, largest first
+    generators: tuple[GeneratorTotal, ...] = ()  # largest first; they add up to ``total_us``, none in older reports
     fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
     graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
     lines_us: float | Skipped = Skipped(reason="nothing was recorded about the kernels' source lines")

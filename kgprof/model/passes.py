@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kgprof.model.compile_records import Sources
+from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 
@@ -69,6 +69,34 @@ class Compilation(Model, frozen=True, kw_only=True):
     stages: CompileStages | Skipped = Skipped(reason="this Recording holds no spans of the compiler")
 
 
+class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
+    """Peaks over some calls, in bytes, and what was held before them: of MEMORY those after warm-up, of COMPILE those
+    up to steady state."""
+
+    allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
+    reserved_bytes: int | Skipped
+    resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
+    allocated_before_bytes: int | Skipped
+    resident_before_bytes: int | Skipped
+    # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little of it is allocated.
+    graph_pool_bytes: int | Skipped = Skipped(reason="this Recording does not hold the pools of CUDA graphs")
+    graph_pool_allocated_bytes: int = 0  # of it, what counts as allocated too
+
+    @property
+    def taken_bytes(self) -> int | Skipped:
+        """What nobody else can have: the allocated peak, and the rest of the pools of CUDA graphs."""
+        if isinstance(self.allocated_bytes, Skipped) or isinstance(self.graph_pool_bytes, Skipped):
+            return self.allocated_bytes
+        return self.allocated_bytes + self.graph_pool_bytes - self.graph_pool_allocated_bytes
+
+
+class CacheFolder(Tagged, frozen=True, kw_only=True, tag="cachefolder"):
+    """What COMPILE left in the compilers' caches on disk, which were kgprof's own and cold."""
+
+    files: int
+    bytes: int
+
+
 class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     """20 calls (``--steps``) on a cold cache under the structured-trace handler.
 
@@ -82,6 +110,9 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...] = ()
     calls: int | None = None  # of a script: how many steps there were, ``call_us`` has the first; None: as many
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording holds no autotuning")
+    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording holds no memory of compiling")
+    cache: CacheFolder | Skipped = Skipped(reason="this Recording does not hold how large the caches are")
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -163,16 +194,6 @@ class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
     @property
     def watched_us(self) -> tuple[float, ...]:
         return self.step_us
-
-
-class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
-    """Peaks over the calls of MEMORY after warm-up, in bytes, and what was held before them."""
-
-    allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
-    reserved_bytes: int | Skipped
-    resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
-    allocated_before_bytes: int | Skipped
-    resident_before_bytes: int | Skipped
 
 
 class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from kgprof.model.comparison import Comparison, TraceDifference
+from kgprof.model.compile_records import Autotuned, TritonStages
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import (
     AcceptedFinding,
@@ -19,9 +22,9 @@ from kgprof.model.findings import (
 )
 from kgprof.model.holistic import HolisticCheck, RankBalance
 from kgprof.model.host import FlameGraph, HostBreakdown
-from kgprof.model.kernels import KernelBreakdown, KindOverride
+from kgprof.model.kernels import Fusion, KernelBreakdown, KindOverride
 from kgprof.model.options import Options, RunKey
-from kgprof.model.passes import Compilation, Exit, MemoryPeaks
+from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks
 from kgprof.model.recording import Environment, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TradeOff, TrainingPhases
@@ -43,11 +46,33 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     library: PackageLine | None = None  # its def, where it is a library's
 
 
+class CacheTally(Model, frozen=True, kw_only=True):
+    """Looks into one of the compilers' caches, by what came of them."""
+
+    cache: str  # "FX graph cache", "AOTAutograd cache"
+    hits: int
+    misses: int
+    bypasses: int
+
+
+class MemoryTier(StrEnum):
+    """Of what a run takes over eager mode: below 10 % of it, below 25 %, and more."""
+
+    LOW = "low"
+    MODERATE = "moderate"
+    HIGH = "high"
+
+
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
+    caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording holds no records of the compiler")
+    cache: CacheFolder | Skipped = Skipped(reason="this Recording does not hold how large the caches are")
+    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording holds no memory of compiling")
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording holds no autotuning")
+    stages: TritonStages | Skipped = Skipped(reason="this Recording holds no stages of Triton's")
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording holds no records of the compiler")
 
@@ -58,7 +83,11 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     steps: int  # calls after warm-up that were watched
     peaks: MemoryPeaks | Skipped
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
-    over_eager_of: str = ""  # "allocated" or "resident": which peak that is
+    over_eager_of: str = ""  # "taken", "allocated" or "resident": which peak that is
+    taken_bytes: int | Skipped = Skipped(reason="this Recording does not hold the pools of CUDA graphs")
+    of_eager: float | Skipped = Skipped(reason="this report holds none")  # that peak of eager mode over this run's
+    tier: MemoryTier | None = None  # None: ``of_eager`` is Skipped
+    budget_bytes: int | Skipped = Skipped(reason="this report holds none")  # for one model: that peak and a quarter
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     # The same by the finding's fingerprint; empty where it is Skipped.
     reads: dict[str, float] = msgspec.field(default_factory=dict)
@@ -88,6 +117,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     compared_with: RunKey | None = None  # whose results these were held against; None: no other run's
     compile: CompileSummary | Skipped
     kernels: KernelBreakdown | Skipped
+    fusion: Fusion | Skipped = Skipped(reason="this Recording holds no work by graph")
     host: HostBreakdown | Skipped
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt

@@ -14,7 +14,7 @@ from kgprof.model.holistic import Holistic
 from kgprof.model.options import FailOn, Options, RunKey
 from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, PassName, RoundRecord, TimingPass, TracePass
 from kgprof.model.roofline import Ceilings
-from kgprof.model.structs import Model, Skipped
+from kgprof.model.structs import Model, Skipped, Tagged
 
 
 class StrategyPlan(Model, frozen=True, kw_only=True):
@@ -176,6 +176,45 @@ class RunRecord(Model, frozen=True, kw_only=True):
         if name in self.__struct_fields__:
             return getattr(self, name)
         return self.further.get(name, Skipped(reason=f"this Recording holds no {name.upper()} pass"))
+
+
+class StartQuestion(Model, frozen=True, kw_only=True):
+    """One first call in a fresh process, before which it loads ``artifacts``, or after which it packs them there."""
+
+    key: RunKey
+    device: str
+    artifacts: str  # a file
+    load: bool
+
+
+class Start(Model, frozen=True, kw_only=True):
+    first_call_s: float  # wall time up to the end of the device's work
+    load_s: float  # of unpacking the artefacts before it; 0 where none were loaded
+    graphs_from_cache: int  # of Inductor's, as torch counts them
+    graphs_compiled: int
+
+
+class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
+    """A first call on cold caches, and one on those caches as torch.compiler.save_cache_artifacts ships them.
+
+    One process each.
+    """
+
+    cold: Start
+    loaded: Start
+    artifact_bytes: int
+
+    @property
+    def code(self) -> tuple[str, str]:
+        """The line after the first calls here, and the one before the first call on the other machine."""
+        return (
+            'pathlib.Path("compiled.bin").write_bytes(torch.compiler.save_cache_artifacts()[0])',
+            'torch.compiler.load_cache_artifacts(pathlib.Path("compiled.bin").read_bytes())',
+        )
+
+    @property
+    def saved_s(self) -> float:
+        return self.cold.first_call_s - self.loaded.first_call_s - self.loaded.load_s
 
 
 class PrivateNames(Model, frozen=True, kw_only=True):

@@ -181,6 +181,7 @@ def probe(job: Job, events: Events) -> None:
     from kgprof.record.cpp_kernels import profile_cpp_kernels
     from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.kernel_provenance import KernelProvenance
+    from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
     # Before the workload is loaded: it may compile on import.
@@ -201,7 +202,7 @@ def probe(job: Job, events: Events) -> None:
             for _ in range(EAGER_STEPS):
                 with calls.call():
                     run.session.step()
-    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager))
+    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager, triton_stages(run.device)))
     if unavailable:
         run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
     elif job.kernels:

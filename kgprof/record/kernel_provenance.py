@@ -25,6 +25,7 @@ from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
+from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import LogListener, Source, replace
 
@@ -43,6 +44,7 @@ SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin wher
 # Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
+NO_STAGES = m.Skipped(reason="a program is not kept waiting for its kernels to be compiled once more")
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
@@ -61,11 +63,12 @@ class KernelProvenance(Source):
         self._ways_in: dict[str, m.SourceLine | None] = {}  # compile id -> the line that first called for it
         self._without_key = 0  # from here on ``origins`` are of a graph whose key has not come
         self._keys = {""}
+        self._graphs = GraphWatch()
 
-    def answer(self, eager: EagerCalls) -> m.KernelOrigins | m.Skipped:
+    def answer(self, eager: EagerCalls, stages: m.TritonStages | m.Skipped = NO_STAGES) -> m.KernelOrigins | m.Skipped:
         """For the Recording, with what is called outside of compiled code."""
         if origins := (*self.origins, *eager.origins()):
-            return m.KernelOrigins(origins=origins, left_out=self.left_out)
+            return m.KernelOrigins(origins=origins, left_out=self.left_out, graphs=self._graphs.answer(), stages=stages)
         why = (self.unavailable or "Inductor generated no code", eager.unavailable or "no step's operators were seen")
         return m.Skipped(reason="; ".join(why))
 
@@ -80,7 +83,8 @@ class KernelProvenance(Source):
         LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
-        undo.enter_context(KernelWatch(self._work.__setitem__))
+        undo.enter_context(self._graphs)
+        undo.enter_context(KernelWatch(self._work.__setitem__, self._graphs))
         undo.enter_context(FallbackProvenance())
 
     def _take(self, record: logging.LogRecord) -> None:
@@ -187,8 +191,8 @@ class FallbackProvenance(Source):
 class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
-    def __init__(self, note: Note) -> None:
-        self._note = note
+    def __init__(self, note: Note, graphs: GraphWatch | None = None) -> None:
+        self._note, self._graphs = note, graphs
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -202,7 +206,10 @@ class KernelWatch(Source):
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
             number = original(nodes, kernel_name, is_extern)
             if number is not None:
-                self._note(f"{kernel_name}:{number}", work_of(nodes, kernel_name))
+                work = work_of(nodes, kernel_name)
+                self._note(f"{kernel_name}:{number}", work)
+                if self._graphs is not None:
+                    self._graphs.kernels.append((kernel_name, work, [] if work.unknown else accesses(nodes)))
             return number
 
         for module in (debug, *users):
@@ -223,16 +230,30 @@ def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
 
 def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
     """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
-    nodes = [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
+    nodes = _nodes(scheduled)
     flops = sum(filter(None, (node.estimate_flops() for node in nodes))) or None
     return m.KernelWork(
-        bytes_moved=sum(_bytes_accessed(nodes)),
+        bytes_moved=sum(moved for _, _, moved in _accesses(nodes)),
         flops=flops,
         dtype=_dtype(next(node.node for node in nodes if node.estimate_flops())) if flops else "",
     )
 
 
-def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
+def _nodes(scheduled: Sequence[Any]) -> list[Any]:
+    return [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
+
+
+def accesses(nodes: Any) -> list[Access]:
+    """What one call reads and writes; of a scatter that is left to ATen nothing, because its buffers are in part."""
+    if isinstance(nodes, Sequence):
+        return list(_accesses(_nodes(nodes)))
+    if type(nodes).__name__ == SCATTER:
+        return []
+    tensors = ((one, False) for one in _tensors(nodes.inputs)), ((one, True) for one in _results(nodes))
+    return [(one.get_name(), written, _bytes_of_tensor(one)) for some in tensors for one, written in some]
+
+
+def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
     """The bytes of each buffer that comes from outside or is left behind; what lives inside the kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
@@ -242,14 +263,14 @@ def _bytes_accessed(nodes: Sequence[Any]) -> Iterator[int]:
         targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
         reads += [dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)]
     read = _by_buffer(reads)
-    for name, accesses in read.items():
+    for name, found in read.items():
         if name not in written:
-            yield _bytes(name, accesses)
-    for name, accesses in written.items():
+            yield name, False, _bytes(name, found)
+    for name, found in written.items():
         buffer = nodes[0].scheduler.name_to_buf[name]
         if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
-            both_ways = 2 if any(getattr(one, "mode", None) for one in accesses) else 1  # atomic_add reads as well
-            yield both_ways * _bytes(name, accesses)
+            both_ways = 2 if any(getattr(one, "mode", None) for one in found) else 1  # atomic_add reads as well
+            yield name, True, both_ways * _bytes(name, found)
 
 
 def _is_whole(access: Any) -> bool:
@@ -286,7 +307,7 @@ def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
         return m.KernelWork(unknown="what it moves depends on the indices that it is given")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
     flops = (node.estimate_flops() if node is not None else None) or None
-    results = _tensors([kernel])
+    results = _results(kernel)
     if not results:
         return m.KernelWork(flops=flops, unknown="it has no single result of a known shape")
     return m.KernelWork(
@@ -308,6 +329,11 @@ def _of_scatter(kernel: Any) -> m.KernelWork:
     # Only the indexed part of a larger source counts.
     taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
     return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
+
+
+def _results(kernel: Any) -> list[Any]:
+    """One tensor, or those that are unpacked from what it returns, as attention's and their statistics."""
+    return _tensors([kernel]) or _tensors(getattr(kernel, "outputs", None) or ())
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:

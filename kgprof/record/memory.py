@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -50,36 +51,57 @@ def memory_pass(session: Session, device: torch.device, options: m.Options, *, p
     )
 
 
-def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
-    """Over ``calls`` calls of ``step``, which should be warm: at their worst, and what was held before them.
+class Peaks:
+    """From its making to ``answer``: the most memory that was held, and what was held before.
 
     On a GPU the caching allocator counts. On a CPU nothing counts allocations; the kernel knows the largest resident
     set of the process (VmHWM in /proc/self/status), and forgets it when a 5 is written to /proc/self/clear_refs
     (proc(5)).
     """
-    gc.collect()
-    cannot = ""
-    try:
-        CLEAR_REFS.write_text(FORGET_THE_PEAK)
-    except OSError as error:
-        cannot = f"the peak of the resident set cannot be reset here ({CLEAR_REFS}: {error.strerror or error})"
-    before = _resident("VmRSS")
-    allocated: int | m.Skipped = NOT_ON_A_CPU
-    on_gpu = device.type == "cuda"
-    if on_gpu:
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._on_gpu, self._cannot = device, device.type == "cuda", ""
+        gc.collect()
+        try:
+            CLEAR_REFS.write_text(FORGET_THE_PEAK)
+        except OSError as error:
+            why = f"{CLEAR_REFS}: {error.strerror or error}"
+            self._cannot = f"the peak of the resident set cannot be reset here ({why})"
+        self._before = _resident("VmRSS")
+        self._allocated: int | m.Skipped = NOT_ON_A_CPU
+        if self._on_gpu:
+            timing.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            self._allocated = torch.cuda.memory_allocated(device)
+
+    def answer(self) -> m.MemoryPeaks:
+        device = self._device
         timing.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        allocated = torch.cuda.memory_allocated(device)
+        pools = _graph_pools(device) if self._on_gpu else []
+        return m.MemoryPeaks(
+            allocated_bytes=torch.cuda.max_memory_allocated(device) if self._on_gpu else NOT_ON_A_CPU,
+            reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
+            resident_bytes=m.Skipped(reason=self._cannot) if self._cannot else _resident("VmHWM"),
+            allocated_before_bytes=self._allocated,
+            resident_before_bytes=self._before,
+            graph_pool_bytes=sum(segment["total_size"] for segment in pools) if self._on_gpu else NOT_ON_A_CPU,
+            graph_pool_allocated_bytes=sum(segment["allocated_size"] for segment in pools),
+        )
+
+
+def _graph_pools(device: torch.device) -> list[dict[str, Any]]:
+    """The allocator's segments in a pool of their own, as those of CUDA graphs are; (0, 0) is everybody's."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    return [one for one in segments if one["device"] == index and tuple(one["segment_pool_id"]) != (0, 0)]
+
+
+def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
+    """Over ``calls`` calls of ``step``, which should be warm."""
+    peaks = Peaks(device)
     for _ in range(max(1, calls)):
         step()
-    timing.synchronize(device)
-    return m.MemoryPeaks(
-        allocated_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else NOT_ON_A_CPU,
-        reserved_bytes=torch.cuda.max_memory_reserved(device) if on_gpu else NOT_ON_A_CPU,
-        resident_bytes=m.Skipped(reason=cannot) if cannot else _resident("VmHWM"),
-        allocated_before_bytes=allocated,
-        resident_before_bytes=before,
-    )
+    return peaks.answer()
 
 
 def _resident(field: str) -> int | m.Skipped:

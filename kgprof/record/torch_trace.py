@@ -9,12 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
-from kgprof.record import kept_records, project_sources, store, timing
+from kgprof.record import kept_records, memory, project_sources, store, timing
+from kgprof.record.autotuning import Autotuning
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
@@ -26,6 +28,8 @@ from kgprof.record.source import LogListener, Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
+NOT_OUR_STEPS = m.Skipped(reason="measured only where kgprof itself calls the steps")
+NO_CACHE = m.CacheFolder(files=0, bytes=0)
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
 
@@ -52,19 +56,30 @@ def compile_pass(
     """``--steps`` calls, each timed as CompilePass says; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     listened, step = CompileSources(calls, project), calls.counted(session.step)
+    cached = cache_folder()
     try:
         with listening(listened.sources):
+            peaks = memory.Peaks(device)
             call_us = [timing.wall_us(step, device)]
             after_first_call()
             on_wall_clock = min(max(1, options.warmup), options.steps)
             call_us += [timing.wall_us(step, device) for _ in range(on_wall_clock - 1)]
+            compiling = peaks.answer()
             clock = timing.clock_for(device)
             call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
         store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project))
-    return listened.answer(call_us, options.warmup)
+    answer = listened.answer(call_us, options.warmup)
+    return msgspec.structs.replace(answer, compiling=compiling, cache=cache_folder(cached))
+
+
+def cache_folder(before: m.CacheFolder = NO_CACHE) -> m.CacheFolder:
+    """What Inductor's and Triton's caches of this process hold beyond ``before``; kgprof has made their folders."""
+    folders = [os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")]
+    sizes = [path.stat().st_size for folder in folders if folder for path in Path(folder).rglob("*") if path.is_file()]
+    return m.CacheFolder(files=len(sizes) - before.files, bytes=sum(sizes) - before.bytes)
 
 
 class CompileSources:
@@ -74,7 +89,7 @@ class CompileSources:
         """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
         self._trace = StructuredTrace(calls)
         self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
-        self._cuda_graphs = CudaGraphLog(calls)
+        self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self.sources: tuple[Source, ...] = (
             *([TorchLogs()] if to_stderr else []),
             SkipRecords(),
@@ -82,6 +97,7 @@ class CompileSources:
             self._frames,
             self._graphs,
             self._cuda_graphs,
+            self._autotuning,
         )
 
     def records(self) -> Sequence[m.TraceRecord]:
@@ -107,6 +123,9 @@ class CompileSources:
             compilations=tuple(compilations(self._trace.kept.records)),
             capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
             calls=calls,
+            autotuned=self._autotuning.answer(),
+            compiling=NOT_OUR_STEPS,
+            cache=NOT_OUR_STEPS,
         )
 
 

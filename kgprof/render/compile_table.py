@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from kgprof import model as m
 from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, figure, percent
-from kgprof.render.table import Block, Cell, Fold, Small, Table, number, plain, timed
+from kgprof.render.memory_table import peak_cell
+from kgprof.render.quantity import DASH, figure, percent, size
+from kgprof.render.table import Block, Cell, Fold, Small, Table, known, missing, number, plain, timed, whole
 from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
@@ -21,6 +24,7 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
 )
+_LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
 
 
@@ -39,15 +43,43 @@ def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Com
 
 
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
-    rows = []
-    for _, run, compiled in _compiled(runs):
+    """Columns that no run has a figure for are left out, with a note that says why."""
+    found = _compiled(runs)
+    rows: list[list[Cell | str]] = []
+    for _, run, compiled in found:
         seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
         reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
         first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
-        rows.append((run.key.slug, first, number_of, reported, calls))
-    headings = ("run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)")
-    return plain("Compilation per run", headings, rows)
+        rows.append([run.key.slug, first, number_of, reported, calls])
+    headings = ["run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)"]
+    offered = {
+        "host peak while compiling": [known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found],
+        "GPU peak while compiling": [known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found],
+        **{f"cache {what}": [_looks(each.caches, what) for _, _, each in found] for what in _LOOKS},
+        "cache on disk": [
+            known(each.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes))
+            for _, _, each in found
+        ],
+    }
+    why: dict[str, list[str]] = {}
+    for name, cells in offered.items():
+        if any(cell.measured for cell in cells):
+            headings.append(name)
+            for shown, cell in zip(rows, cells, strict=True):
+                shown.append(cell)
+        elif cells:
+            why.setdefault(cells[0].title, []).append(name)
+    notes = tuple((", ".join(names), reason) for reason, names in why.items())
+    return replace(plain("Compilation per run", headings, rows), notes=notes)
+
+
+def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
+    """Of all caches together; below it each of them."""
+    if isinstance(tallies, m.Skipped):
+        return missing(tallies)
+    each = [(tally.cache, int(getattr(tally, what))) for tally in tallies]
+    return whole(sum(number for _, number in each), *(f"{name} {number}" for name, number in each if number))
 
 
 def _totals(runs: Sequence[m.RunReport]) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
@@ -101,7 +133,10 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"
-        headings, rows = ("id", "function", "s", *_NAMES), map(_compilation, made[: limits.lines])
+        headings, rows = (
+            ("id", "function", "s", "operators", "capture ms/operator", *_NAMES),
+            map(_compilation, made[: limits.lines]),
+        )
         label = f"Compilations of {run.key.slug}"
         blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
         if len(made) > limits.lines:
@@ -115,7 +150,12 @@ def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
-    head = (compilation.compile_id, Cell(compilation.function, below=tuple(below)), number(compilation.duration_s))
+    operators, stages = compilation.operators, compilation.stages
+    named, each = Cell(compilation.function, below=tuple(below)), DASH
+    if operators and isinstance(stages, m.CompileStages):
+        each = figure(stages.capture_s * 1e3 / operators)
+    count = DASH if operators is None else f"{operators:,}"
+    head = (compilation.compile_id, named, number(compilation.duration_s), count, each)
     if isinstance(compilation.stages, m.Skipped):
         return (*head, Cell(compilation.stages.reason, style="missing", span=len(STAGES)))
     return (*head, *_figures(_seconds(compilation.stages)))

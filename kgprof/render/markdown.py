@@ -20,6 +20,7 @@ from kgprof.render import (
     next_steps,
     origin_table,
     practices,
+    region_table,
     roofline_table,
     run_table,
     summary,
@@ -319,6 +320,14 @@ def _details(profile: m.Profile) -> Iterable[Section]:
         title = "**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)"
         lines = (f"{escaped(run.key.slug)}: {escaped(holistic_table.sentence(check), 600)}" for run, check in checks)
         yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
+    compiled = (
+        ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, trace_table.IN_TEXT)),
+        ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, trace_table.IN_TEXT)),
+        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, trace_table.IN_TEXT)),
+    )
+    for title, blocks in compiled:
+        if blocks:
+            yield _behind(title, _lines(blocks))
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(profile.runs, columns, "")
         yield _tabled(table, "runs", title=("**Reads and memory**", ""))

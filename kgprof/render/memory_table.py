@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
-from kgprof.render.quantity import figure, size
+from kgprof.render.quantity import figure, ratio, size
 from kgprof.render.summary import RunColumn
 from kgprof.render.table import Cell, known, number
 from kgprof.wording import plural
@@ -64,14 +64,35 @@ def _syncs(memory: m.MemorySummary) -> Cell:
 
 def _peak(name: str) -> Callable[[m.MemorySummary], Cell]:
     """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
+    return lambda memory: known(memory.peaks, lambda peaks: peak_cell(name, peaks))
 
+
+def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
+    held = getattr(peaks, f"{name}_before_bytes", None)
+    details = (f"{size(held)} before",) if isinstance(held, int) else ()
+    peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
+    return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
+
+
+def _pools(memory: m.MemorySummary) -> Cell:
     def cell(peaks: m.MemoryPeaks) -> Cell:
-        held = getattr(peaks, f"{name}_before_bytes", None)
-        details = (f"{size(held)} before",) if isinstance(held, int) else ()
-        peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
-        return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
+        inside = (f"{size(peaks.graph_pool_allocated_bytes)} allocated",)
+        return known(peaks.graph_pool_bytes, lambda pool: Cell(size(pool), inside, value=float(pool)))
 
-    return lambda memory: known(memory.peaks, cell)
+    return known(memory.peaks, cell)
+
+
+def _bytes_of(name: str) -> Callable[[m.MemorySummary], Cell]:
+    def cell(memory: m.MemorySummary) -> Cell:
+        value: int | m.Skipped = getattr(memory, name)
+        return known(value, lambda shown: Cell(size(shown), value=float(shown)))
+
+    return cell
+
+
+def _of_eager(memory: m.MemorySummary) -> Cell:
+    overhead = (f"{memory.tier} overhead",) if memory.tier else ()
+    return known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times))
 
 
 def _over_eager(memory: m.MemorySummary) -> Cell:
@@ -83,11 +104,19 @@ _SYNCS = "MEMORY: host-device synchronisations, mean over the steps watched"
 _ALLOCATED = "MEMORY: by CUDA's caching allocator; what was allocated before the steps"
 _RESERVED = "MEMORY: by CUDA's caching allocator, from the driver"
 _RESIDENT = "MEMORY: of the whole process; what was resident before the steps"
+_POOLS = "MEMORY: the allocator's segments in pools of their own, as CUDA graphs have them, after the steps"
+_TAKEN = "MEMORY: the allocated peak, and what else the pools of CUDA graphs keep"
+_OF_EAGER = "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else high"
+_BUDGET = "the peak and a quarter, for peaks that were not seen; N models need N times as much"
 _OVER_EAGER = "this run's peak less that of the same strategy in mode eager"
 COLUMNS = (
     RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
     RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
     RunColumn(name="peak reserved", title=_RESERVED, cell=lambda run: known(run.memory, _peak("reserved"))),
     RunColumn(name="peak resident", title=_RESIDENT, cell=lambda run: known(run.memory, _peak("resident"))),
+    RunColumn(name="CUDA-graph pools", title=_POOLS, cell=lambda run: known(run.memory, _pools)),
+    RunColumn(name="taken", title=_TAKEN, cell=lambda run: known(run.memory, _bytes_of("taken_bytes"))),
     RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
+    RunColumn(name="efficiency", title=_OF_EAGER, cell=lambda run: known(run.memory, _of_eager)),
+    RunColumn(name="budget a model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
 )

@@ -31,6 +31,7 @@ from kgprof.render import (
     phase_table,
     practices,
     recompile_table,
+    region_table,
     roofline_table,
     run_table,
     summary,
@@ -246,7 +247,9 @@ def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Lim
     runs, root = profile.runs[: limits.runs], profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
-        yield _section(limits, "kernels", "Kernels", folds=kernel_table.kernel_folds(runs, root, limits))
+        fused, generators = region_table.fusion_blocks(runs, limits), region_table.generator_table(runs)
+        folds = kernel_table.kernel_folds(runs, root, limits)
+        yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators)
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Kernels against the card", short="Against the card", blocks=against)
     if timeline_chart.known(profile.runs):
@@ -279,6 +282,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             recompiled=recompile_table.recompile_summary(runs),
             recompiles=recompile_table.recompile_blocks(runs, root, limits),
             folds=compile_table.compilation_folds(runs, limits),
+            tuning=region_table.tuning_blocks(runs, limits),
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
@@ -286,8 +290,11 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(runs, columns, "Reads and memory per run")
         contract = practices.memory_contract(profile, anchors, limits)
+        buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Reads and memory"
-        yield _section(limits, "memory", title, short="Memory", table=table, missing=missing, contract=contract)
+        yield _section(
+            limits, "memory", title, short="Memory", table=table, missing=missing, contract=contract, buffers=buffers
+        )
     if profile.checklist:
         shown, tally = practices.practices(profile, anchors, limits), practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)

@@ -19,6 +19,7 @@ from kgprof.render import (
     next_steps,
     origin_table,
     practices,
+    region_table,
     roofline_table,
     run_table,
     summary,
@@ -75,6 +76,7 @@ class Text:
         _watched(console, profile)
         for run in profile.runs:
             _kernels(console, run, profile.environment.source_root)
+        _fused(console, profile)
         if gaps := gathered(profile.omissions):
             say(console, "not measured", "bold")
         for gap in gaps:
@@ -143,6 +145,14 @@ def _runs(console: Console, profile: m.Profile) -> None:
     for note in summary.footnotes(profile):
         say(console, note)
     console.print()
+
+
+def _fused(console: Console, profile: m.Profile) -> None:
+    """A line a compiled graph; the page has more columns."""
+    for block in region_table.fusion_blocks(profile.runs, trace_table.IN_TEXT):
+        shown = block.only(*region_table.IN_TERMINAL) if isinstance(block, Table) else block
+        _blocks(console, (shown,))
+        console.print()
 
 
 def _traces(console: Console, profile: m.Profile) -> None:

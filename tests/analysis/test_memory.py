@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import memory
-from kgprof.model import MemoryPeaks, MemorySummary, Recording, RunKey, RunRecord, Skipped
+from kgprof.model import MemoryPeaks, MemorySummary, MemoryTier, Recording, RunKey, RunRecord, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, died
 from tests.analysis.recordings import recording as recorded
@@ -60,6 +60,24 @@ def test_on_a_gpu_it_is_what_was_allocated_there() -> None:
     found = of_fused("cuda", run(EAGER, peaks(100, 50)), run(FUSED, peaks(130, 45)))
 
     assert (found.over_eager_bytes, found.over_eager_of) == (-5, "allocated")
+
+
+def test_the_pools_of_cuda_graphs_are_taken_too() -> None:
+    """As on an H200 with mode reduce-overhead: little is allocated, and the pools keep what eager mode allocates."""
+    pooled = msgspec.structs.replace(peaks(1, 40), graph_pool_bytes=262, graph_pool_allocated_bytes=2)
+    eager = msgspec.structs.replace(peaks(1, 264), graph_pool_bytes=0)
+    found = of_fused("cuda", run(EAGER, eager), run(FUSED, pooled))
+
+    assert (found.taken_bytes, found.over_eager_bytes, found.over_eager_of) == (300, 36, "taken")
+    assert (found.of_eager, found.tier, found.budget_bytes) == (264 / 300, MemoryTier.MODERATE, 375)
+
+
+@pytest.mark.parametrize(
+    ("over", "tier"),
+    [(-0.3, MemoryTier.LOW), (0.099, MemoryTier.LOW), (0.1, MemoryTier.MODERATE), (0.25, MemoryTier.HIGH)],
+)
+def test_the_tiers_of_what_is_taken_over_eager(over: float, tier: MemoryTier) -> None:
+    assert memory.tier(over) is tier
 
 
 @pytest.mark.parametrize(

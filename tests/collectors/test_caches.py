@@ -7,7 +7,7 @@ from typing import Any
 
 from kgprof.collectors import caches
 from kgprof.collectors.caches import CacheUse
-from kgprof.model import Finding, Level
+from kgprof.model import CacheTally, Finding, Level
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -36,6 +36,20 @@ def test_each_look_into_a_cache_is_an_event() -> None:
         ("AOTAutograd cache", "hit", "", 0),
     ]
     assert {(use.run, use.location, use.compile_id) for use in found} == {(FUSED, STEPS_DEF, "0/0")}
+
+
+def test_looks_are_counted_by_cache_and_outcome() -> None:
+    found = collected(
+        *compiled("0/0", STEP),
+        artifact("fx_graph_cache_miss", "0/0", "{}"),
+        artifact("fx_graph_cache_miss", "0/0", "{}"),
+        artifact("aotautograd_cache_bypass", "0/0", COND),
+    )
+
+    assert caches.tallies(found, FUSED) == (
+        CacheTally(cache="FX graph cache", hits=0, misses=2, bypasses=0),
+        CacheTally(cache="AOTAutograd cache", hits=0, misses=0, bypasses=1),
+    )
 
 
 def test_a_bypass_is_one_finding_a_function_for_all_caches() -> None:

@@ -13,7 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgprof.measures import kernels
-from kgprof.model import InputCopies, KernelBreakdown, KernelKind, KernelRow, KindTotal, PassName, Skipped
+from kgprof.model import (
+    GeneratorTotal,
+    InputCopies,
+    KernelBreakdown,
+    KernelKind,
+    KernelRow,
+    KindTotal,
+    PassName,
+    Skipped,
+)
 from kgprof.reading import kineto
 from tests.analysis.events import event, step, write
 
@@ -250,6 +259,7 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
             KindTotal(kind=KernelKind.GEMM, count=4, total_us=140.0),
             KindTotal(kind=KernelKind.POINTWISE, count=2, total_us=10.0),
         ),
+        generators=(GeneratorTotal(generator="aten", names=3, count=6, total_us=150.0),),
         rows=(
             _row("aten::addmm", KernelKind.GEMM, 2, 120.0, 0.8, 60.0),
             _row("aten::linear", KernelKind.GEMM, 2, 20.0, 20 / 150, 10.0),

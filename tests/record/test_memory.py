@@ -1,9 +1,12 @@
-"""Which files' text a MEMORY pass keeps."""
+"""Which files' text a MEMORY pass keeps, and the most memory that was held."""
 
 from __future__ import annotations
 
+import torch
+
+from kgprof.model import Skipped
 from kgprof.model.memory_records import Memory, SyncRecords, TensorRecords, WatchedBuffer
-from kgprof.record.memory import files_named
+from kgprof.record.memory import NOT_ON_A_CPU, Peaks, files_named
 from kgprof.workloads.linkpred import slots
 
 WHERE = Memory(
@@ -22,3 +25,17 @@ def test_the_line_that_rebinds_a_buffer_is_on_no_stack_so_whatever_was_imported_
 
 def test_while_every_buffer_stays_nobody_asks() -> None:
     assert named(moved=()) == set()
+
+
+def test_the_peak_of_a_stretch_is_what_was_held_within_it() -> None:
+    before = torch.ones(2**26)  # 256 MiB that are gone before it begins
+    del before
+    peaks = Peaks(torch.device("cpu"))
+    held = torch.ones(2**24)  # 64 MiB
+    del held
+    found = peaks.answer()
+
+    assert (found.allocated_bytes, found.graph_pool_bytes, found.taken_bytes) == (NOT_ON_A_CPU,) * 3
+    assert isinstance(found.resident_before_bytes, int)
+    if not isinstance(found.resident_bytes, Skipped):  # where /proc/self/clear_refs may be written
+        assert 2**25 < found.resident_bytes - found.resident_before_bytes < 2**27

@@ -8,6 +8,7 @@ import pytest
 from kgprof.model import Compilation, CompileStages, CompileSummary, RunReport, Skipped
 from kgprof.render.compile_table import STAGES, compilation_folds, compile_table, kind, stage_bars, stage_table
 from kgprof.render.html import LEVELS
+from kgprof.render.quantity import DASH
 from tests.render import profiles
 from tests.render.tables import small, tables, texts
 
@@ -54,8 +55,8 @@ def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:
 
     assert [bar.caption for bar in stage_bars(runs, LIMITS)] == ["3.00 s in 1 of 2 compilations"]
     (table,) = tables(compilation_folds(runs, LIMITS))
-    assert texts(table)[1] == ("1/0", "f", "1.00", "cut")
-    assert (table.rows[1].cells[3].span, small(table.rows[1].cells[1])) == (len(STAGES), ("a.py:1",))
+    assert texts(table)[1] == ("1/0", "f", "1.00", DASH, DASH, "cut")
+    assert (table.rows[1].cells[5].span, small(table.rows[1].cells[1])) == (len(STAGES), ("a.py:1",))
 
 
 @pytest.mark.parametrize("run", [compiled(Skipped(reason="cut")), compiled()], ids=["none known", "none compiled"])

@@ -29,7 +29,9 @@ def test_only_columns_with_a_figure_are_shown() -> None:
 def test_each_reason_is_said_once_with_its_columns() -> None:
     assert unknown(profiles.watched().runs) == (
         ("peak allocated, peak reserved", "a CPU has no caching allocator"),
+        ("CUDA-graph pools, taken", "this Recording does not hold the pools of CUDA graphs"),
         ("over eager", "this run is in mode eager (batched.eager, torch_cond.eager, fused.eager)"),
+        ("efficiency, budget a model", "this report holds none"),
     )
 
 

@@ -1,0 +1,101 @@
+"""What Inductor timed to choose from: templates of a matmul or convolution while it compiles (max-autotune), and block
+sizes of a Triton kernel at the first call that launches it (in every mode).
+
+Both functions have these names in torch 2.11 to 2.13. They are patched once torch itself has imported their modules:
+importing Inductor here would take that time out of the first call.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from kgprof import model as m
+from kgprof.record.call_index import CallIndex
+from kgprof.record.source import LogListener, Source, replace
+
+TRACE_LOGGER = "torch.__trace"
+MAX_KERNELS = 500
+MAX_CHOICES = 12  # that are kept of one kernel, the fastest
+
+
+class Autotuning(Source):
+    """One Autotuned for each choice that was timed while it listened, choices from a cache on disk included."""
+
+    name = "autotuning"
+
+    def __init__(self, calls: CallIndex) -> None:
+        self._calls = calls
+        self.kernels: list[m.Autotuned] = []
+        self._waiting = {
+            "torch._inductor.select_algorithm": ("AlgorithmSelectorCache", "do_autotuning", self._of_template),
+            "torch._inductor.runtime.triton_heuristics": ("CachingAutotuner", "benchmark_all_configs", self._of_blocks),
+        }
+
+    def answer(self) -> tuple[m.Autotuned, ...] | m.Skipped:
+        return m.Skipped(reason=self.unavailable) if self.unavailable and not self.kernels else tuple(self.kernels)
+
+    def listen(self, undo: ExitStack) -> None:
+        LogListener(self._when_imported).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+
+    def _when_imported(self, record: logging.LogRecord) -> None:
+        """The compiler writes records all the while; the first one after an import finds the module."""
+        for module, (owner, method, note) in tuple(self._waiting.items()):
+            if (found := getattr(sys.modules.get(module), owner, None)) is not None:
+                del self._waiting[module]
+                if method in vars(found):
+                    self._put_on(found, method, note)
+                else:
+                    self.unavailable = f"this torch has no {owner}.{method}"
+
+    def _put_on(self, owner: Any, method: str, note: Callable[..., m.Autotuned]) -> None:
+        original = vars(owner)[method]
+
+        def timed(this: Any, *args: Any, **named: Any) -> Any:
+            began = time.perf_counter()
+            timings = original(this, *args, **named)
+            seconds = time.perf_counter() - began
+            try:
+                # None where torch times in the background; one choice is none.
+                if isinstance(timings, Mapping) and len(timings) > 1 and len(self.kernels) < MAX_KERNELS:
+                    self.kernels.append(note(timings, seconds, this, *args))
+            except Exception as error:  # noqa: BLE001  in the middle of the workload's own compilation
+                self.unavailable = f"what was timed could not be read: {type(error).__name__}: {error}"
+            return timings
+
+        replace(owner, method, timed, self._undo)
+
+    def _of_template(self, timings: Mapping[Any, float], seconds: float, _: Any, *args: Any) -> m.Autotuned:
+        name, inputs = args[:2]
+        sizes = (f"{'x'.join(map(str, one.get_size()))} {str(one.get_dtype())[6:]}" for one in inputs)
+        named = {f"{choice.name} {choice.description or ''}".strip(): ms for choice, ms in timings.items()}
+        return self._autotuned(str(name), ", ".join(sizes), named, len(timings), seconds, template=True)
+
+    def _of_blocks(self, timings: Mapping[Any, float], seconds: float, this: Any, *_: Any) -> m.Autotuned:
+        kernel = str(getattr(this, "inductor_meta", {}).get("kernel_name") or this.fn.__name__)
+        named = {
+            str(launcher.config).replace(", num_ctas: 1", "").replace(", maxnreg: None", ""): ms
+            for launcher, ms in timings.items()
+        }
+        return self._autotuned(kernel, "", named, len(timings), seconds, template=False)
+
+    def _autotuned(
+        self, kernel: str, inputs: str, ms: Mapping[str, float], tried: int, seconds: float, *, template: bool
+    ) -> m.Autotuned:
+        finite = sorted((each, name) for name, each in ms.items() if math.isfinite(each))
+        return m.Autotuned(
+            call=self._calls.current,
+            kernel=kernel,
+            inputs=inputs[:200],
+            template=template,
+            tried=tried,
+            failed=sum(not math.isfinite(each) for each in ms.values()),
+            slowest_us=finite[-1][0] * 1e3 if finite else None,
+            choices=tuple(m.TimedChoice(name=name[:300], us=each * 1e3) for each, name in finite[:MAX_CHOICES]),
+            seconds=seconds,
+        )

@@ -1,0 +1,286 @@
+"""What each graph that Inductor compiles replaces, moves, allocates and saves, as its GraphLowering and wrapper say.
+
+Watched in the second process of a run, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
+tensors without data to count what eager mode would dispatch; ``_compile_fx_inner`` is given AOTAutograd's forward and
+backward; and ``GraphLowering.codegen`` ends when kernels are generated and buffers planned. All three have these names
+in torch 2.11 to 2.13.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from kgprof import model as m
+from kgprof.record.source import Source, replace
+
+MAX_GRAPHS = 500
+Access = tuple[str, bool, int]  # a buffer, whether it is written, and the bytes of it that are moved
+
+# Their results are new memory, and no kernel writes it; or the schema hides that they are views.
+_LAUNCH_NOTHING = ("empty", "new_empty", "_unsafe_view", "sym_", "_local_scalar_dense", "set_", "resize_", "is_")
+_INDEXED = ("gather", "index", "embedding", "masked_select", "nonzero")  # they read no more than they give
+NO_BACKWARD = m.Skipped(reason="no result of the graph needs a gradient")
+
+
+class GraphWatch(Source):
+    """One GraphWork for each graph for which Inductor generates code while it is entered."""
+
+    name = "work by graph"
+
+    def __init__(self) -> None:
+        self._graphs: list[m.GraphWork] = []
+        self._eager: dict[tuple[str, bool], m.EagerWork | m.Skipped] = {}  # by compile id, and whether of the backward
+        self._saved: dict[str, m.SavedForBackward] = {}
+        # Compile id -> of AOTAutograd's forward its operators, and by each node's name the node whose memory it has.
+        self._forward: dict[str, tuple[set[str], dict[str, torch.fx.Node]]] = {}
+        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []  # of the graph that is being generated
+        self._planned: list[m.BufferPlan] = []
+        self._inside = False
+
+    def answer(self) -> tuple[m.GraphWork, ...] | m.Skipped:
+        if self._graphs or not self.unavailable:
+            return tuple(self._graphs)
+        return m.Skipped(reason=self.unavailable)
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            fx = importlib.import_module("torch._inductor.compile_fx")
+            lowering = importlib.import_module("torch._inductor.graph").GraphLowering
+            wrapper = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+            outer, inner, codegen, plan = (
+                fx.compile_fx,
+                fx._compile_fx_inner,
+                lowering.codegen,
+                wrapper.memory_plan_reuse,
+            )
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch says nothing of the graphs that it compiles ({error})"
+            return
+
+        def compile_fx(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:
+            if not self._inside:  # it calls itself again for its settings
+                name = _compile_id()
+                self._eager[name, False], self._eager[name, True] = eager_work(model, inputs)
+            before, self._inside = self._inside, True
+            try:
+                return outer(model, inputs, *args, **named)
+            finally:
+                self._inside = before
+
+        def compile_fx_inner(model: Any, *args: Any, **named: Any) -> Any:
+            self._guarded(self._divided, model, named.get("is_backward", False))
+            return inner(model, *args, **named)
+
+        def generate(this: Any) -> Any:
+            self.kernels, self._planned = [], []
+            result = codegen(this)
+            if not getattr(this, "name", None):  # with a name it is a subgraph that is compiled to be timed
+                self._guarded(self._generated, this)
+            return result
+
+        def memory_plan_reuse(this: Any) -> Any:
+            result = plan(this)
+            self._guarded(self._plan, this.lines)
+            return result
+
+        replace(fx, "compile_fx", compile_fx, undo)
+        replace(fx, "_compile_fx_inner", compile_fx_inner, undo)
+        replace(lowering, "codegen", generate, undo)
+        replace(wrapper, "memory_plan_reuse", memory_plan_reuse, undo)
+
+    def _guarded(self, look: Callable[..., None], *args: Any) -> None:
+        """Inside the compiler: an exception of ours would fail the workload's compilation. It is told instead."""
+        try:
+            look(*args)
+        except Exception as error:  # noqa: BLE001
+            self.unavailable = f"torch's graph could not be read: {type(error).__name__}: {error}"
+
+    def _divided(self, model: Any, backward: bool) -> None:
+        """AOTAutograd's partitioner copies an operator that is to be computed twice under its name."""
+        if (graph := getattr(model, "graph", None)) is None:
+            return
+        calls = {node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+        operators = {node.name for node in calls if _launches(node.target)}
+        if not backward:
+            memory_of: dict[str, torch.fx.Node] = {}
+            for node in graph.nodes:
+                base = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
+                memory_of[node.name] = (
+                    memory_of.get(base.name, base) if node in calls and _is_view(node.target) else node
+                )
+            self._forward[_compile_id()] = operators, memory_of
+            return
+        forward, memory_of = self._forward.get(_compile_id(), (set(), {}))
+        given = [node for node in graph.nodes if node.op == "placeholder" and not node.name.startswith("tangents")]
+        # Views of one tensor are one; a view of an input keeps what is there anyway.
+        tensors = {memory_of.get(node.name, node) for node in given if _value(node) is not None}
+        kept = [
+            _tensor_bytes(value) for node in tensors if node.op != "placeholder" and (value := _value(node)) is not None
+        ]
+        self._saved[_compile_id()] = m.SavedForBackward(
+            activations=len(kept),
+            activation_bytes=sum(kept),
+            inputs=len(tensors) - len(kept),
+            recomputed=len(operators & forward),
+            operators=len(forward),
+        )
+
+    def _plan(self, lines: Sequence[Any]) -> None:
+        """Allocations as they stand after planning: each is one still, or reuses another's memory."""
+        named = [(type(line).__name__, line) for line in lines]
+        new = [_buffer_bytes(line.node) for name, line in named if name == "AllocateLine"]
+        # In place over an argument that is freed (``delete_old``), or over a buffer that is no longer read.
+        again = [_buffer_bytes(line.reused_as) for name, line in named if name == "ReuseLine"]
+        sizes = m.BufferPlan(allocated=len(new), allocated_bytes=sum(new), reused=len(again), reused_bytes=sum(again))
+        self._planned.append(sizes)
+
+    def _generated(self, graph: Any) -> None:
+        if len(self._graphs) >= MAX_GRAPHS:
+            self.unavailable = f"more than {MAX_GRAPHS} graphs were compiled"
+            return
+        real_name = graph.scheduler.mutation_real_name
+        outputs = {real_name.get(name, name) for name in graph.get_output_names()} | set(graph.mutated_inputs)
+        needed: dict[tuple[str, bool], int] = {}
+        for _, _, accesses in self.kernels:
+            for buffer, written, moved in accesses:
+                name = real_name.get(buffer, buffer)
+                if name in (outputs if written else graph.graph_inputs):
+                    needed[name, written] = max(moved, needed.get((name, written), 0))
+        backward, compile_id = bool(graph.is_backward), _compile_id()
+        known = [work.bytes_moved for _, work, _ in self.kernels if work.bytes_moved is not None]
+        not_given = m.Skipped(reason="Inductor was not given this graph by Dynamo")
+        no_plan = m.Skipped(reason="this wrapper of Inductor's plans its buffers in another way")
+        plans = self._planned
+        fields = m.BufferPlan.__struct_fields__
+        self._graphs.append(
+            m.GraphWork(
+                compile_id=compile_id,
+                backward=backward,
+                eager=self._eager.get((compile_id, backward), not_given),
+                kernels=len(self.kernels),
+                generated=sum(name.startswith(("triton_", "cpp_")) for name, _, _ in self.kernels),
+                moved_bytes=sum(known),
+                unknown=len(self.kernels) - len(known),
+                needed_bytes=sum(needed.values()),
+                buffers=m.BufferPlan(**{name: sum(getattr(plan, name) for plan in plans) for name in fields})
+                if plans
+                else no_plan,
+                **({"saved": saved} if backward and (saved := self._saved.get(compile_id)) else {}),
+            )
+        )
+
+
+def _compile_id() -> str:
+    return str(torch._guards.CompileContext.current_compile_id() or "")
+
+
+def _value(node: torch.fx.Node) -> torch.Tensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _size(size: Any) -> int:
+    """The one that there was, where it is dynamic."""
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+def _tensor_bytes(tensor: torch.Tensor) -> int:
+    """An axis of stride 0 is one element long in memory."""
+    sizes = (_size(size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
+    return math.prod(sizes) * tensor.dtype.itemsize
+
+
+def _buffer_bytes(buffer: Any) -> int:
+    graph = importlib.import_module("torch._inductor.virtualized").V.graph
+    elements = graph.get_allocation_storage_size(buffer)
+    hint = elements if isinstance(elements, int) else graph.sizevars.optimization_hint(elements)
+    return int(hint) * int(buffer.get_dtype().itemsize)
+
+
+# ---------------------------------------------------------------- what eager mode would run
+
+
+def eager_work(
+    model: Callable[..., Any], inputs: Sequence[Any]
+) -> tuple[m.EagerWork | m.Skipped, m.EagerWork | m.Skipped]:
+    """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results would."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            arguments = [_without_data(one) for one in inputs]
+            with _Counted() as forward:
+                results = model(*arguments)
+            roots = [one for one in tree_leaves(results) if isinstance(one, torch.Tensor) and one.requires_grad]
+            gradients = [torch.ones_like(one) for one in roots]
+            with _Counted() as backward:
+                if roots:
+                    torch.autograd.backward(roots, gradients)
+    except Exception as error:  # noqa: BLE001  whatever graph a program has; compiling it must not fail for this
+        first = (str(error).strip().splitlines() or [""])[0]
+        why = m.Skipped(reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}")
+        return why, why
+    works = [m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)]
+    return works[0], works[1] if roots else NO_BACKWARD
+
+
+def _without_data(value: Any) -> Any:
+    if isinstance(value, torch.SymInt):
+        return _size(value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape, stride = [_size(one) for one in value.shape], [_size(one) for one in value.stride()]
+    made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+    return made.requires_grad_(value.requires_grad)
+
+
+class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operators = self.bytes = 0
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if _launches(func):
+            self.operators += 1
+            self.bytes += sum(_moved(func, (args, kwargs), result))
+        return result
+
+
+def _launches(operator: Any) -> bool:
+    """Whether it writes memory: no view, no allocation, no question about a tensor."""
+    schema, name = operator._schema, operator._schema.name.rpartition("::")[2]
+    given = [one for one in schema.returns if "Tensor" in str(one.type)]
+    writes = any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
+    return not _is_view(operator) and bool(given or writes) and not name.startswith(_LAUNCH_NOTHING)
+
+
+def _is_view(operator: Any) -> bool:
+    given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
+    return bool(given) and all(one.alias_info is not None and not one.alias_info.is_write for one in given)
+
+
+def _moved(operator: Any, arguments: Any, result: Any) -> Iterator[int]:
+    """Operands and results, each once; of what is looked up by index no more than comes out of it."""
+    name = operator._schema.name
+    taken, given = ([one for one in tree_leaves(side) if isinstance(one, torch.Tensor)] for side in (arguments, result))
+    if name.endswith(("copy_", "fill_", "zero_")):  # what stood there before is not read
+        taken = taken[1:]
+    out = sum(map(_tensor_bytes, given))
+    if "index_put" in name or "scatter" in name:  # only what the indices name is written
+        taken, out = taken[1:], 2 * sum(map(_tensor_bytes, taken[-1:]))
+    at_most = out if any(word in name for word in _INDEXED) else math.inf
+    yield from (int(min(_tensor_bytes(one), at_most)) for one in taken)
+    yield out

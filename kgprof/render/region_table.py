@@ -1,0 +1,173 @@
+"""What compiling made of each graph: kernels and bytes beside eager mode's, buffers, and what was tuned for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kgprof import model as m
+from kgprof.render.chart import broken_down
+from kgprof.render.kernel_table import distinct_names
+from kgprof.render.limits import Limits
+from kgprof.render.quantity import DASH, figure, ratio, size
+from kgprof.render.table import Block, Cell, Row, Table, known, missing, number, plain, row, share, whole
+from kgprof.wording import middle_out, plural
+
+_NAME = 60  # characters of a kernel or a configuration
+IN_TERMINAL = ("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "GB/s")
+FUSION = "Operators of eager mode and kernels of each compiled graph"
+GENERATORS = "Kernels by what generated them"
+BUFFERS = "Buffers of each compiled graph"
+AUTOTUNED = "What torch timed to choose a kernel"
+STAGES = "Triton's stages, seconds"
+_STAGES = {
+    "ir": "Python to IR",
+    "ttir": "TTIR",
+    "ttgir": "TTGIR",
+    "llir": "LLVM IR",
+    "ptx": "PTX",
+    "cubin": "cubin (ptxas)",
+    "store": "store",
+}
+
+
+def _graphs(runs: Sequence[m.RunReport]) -> Iterator[tuple[m.RunReport, m.FusedGraph]]:
+    for run in runs:
+        if isinstance(run.fusion, m.Fusion):
+            yield from ((run, graph) for graph in run.fusion.graphs)
+
+
+def _head(run: m.RunReport, work: m.GraphWork) -> Cell:
+    return Cell(f"{run.key.slug} {work.compile_id}{' backward' if work.backward else ''}")
+
+
+def _bytes(value: int, *, at_least: bool = False) -> Cell:
+    least = "\N{GREATER-THAN OR EQUAL TO} " if at_least else ""
+    return Cell(f"{least}{size(value)}", value=float(value))
+
+
+def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """A row a graph, and how many kernels a step takes in all; none where Inductor compiled nothing."""
+    graphs = list(_graphs(runs))
+    if not graphs:
+        return ()
+    notes = []
+    for run in runs:
+        if isinstance(run.fusion, m.Fusion) and isinstance(run.fusion.kernels, float):
+            eager = run.fusion.eager_kernels
+            beside = f"; {run.key.strategy}.{m.EAGER}: {figure(eager)}" if isinstance(eager, float) else ""
+            notes.append(f"{run.key.slug}: {figure(run.fusion.kernels)} kernels a step in TRACE{beside}")
+    if more := len(graphs) - limits.lines:
+        notes += [f"{more:,} more graphs in report.json."] if more > 0 else []
+    headings = (
+        *("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "moved / must"),
+        *("\N{MICRO SIGN}s a call", "GB/s", "of a copy's rate"),
+    )
+    rows = (_fused(run, graph) for run, graph in graphs[: limits.lines])
+    return plain(FUSION, headings, rows), *notes
+
+
+def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
+    work = graph.work
+    least = work.unknown > 0
+    unknown = (f"{work.unknown} of unknown size",) if least else ()
+    generated = f"{work.generated:,} generated"
+    times = Cell(ratio(work.moved_bytes / work.needed_bytes), value=work.moved_bytes / work.needed_bytes)
+    return row(
+        _head(run, work),
+        known(work.eager, lambda eager: whole(eager.operators)),
+        whole(work.kernels, generated, *unknown),
+        known(work.eager, lambda eager: _bytes(eager.bytes_moved)),
+        _bytes(work.moved_bytes, at_least=least),
+        _bytes(work.needed_bytes),
+        times if work.needed_bytes else missing("no kernel reads its inputs or writes its outputs"),
+        known(graph.us, lambda us: number(us, plural(graph.calls, "call") if isinstance(graph.calls, int) else "")),
+        known(graph.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate)),
+        known(graph.of_copy, share),
+    )
+
+
+def generator_table(runs: Sequence[m.RunReport]) -> Table:
+    rows = [
+        (run.key.slug, total.generator, whole(total.names), whole(total.count), number(total.total_us / 1000), of_all)
+        for _, run, kernels in broken_down(runs)
+        for total in kernels.generators
+        for of_all in (share(total.total_us / kernels.total_us if kernels.total_us else 0.0),)
+    ]
+    return plain(GENERATORS, ("run", "generator", "names", "calls", "total ms", "share"), rows, words=2)
+
+
+def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """What a call of each graph allocates; of a backward, what the forward keeps for it."""
+    graphs = list(_graphs(runs))
+    if not graphs:
+        return ()
+    training = any(graph.work.backward for _, graph in graphs)
+    headings = ["graph", "allocated", "bytes", "reused", "bytes not allocated for it"]
+    headings += ["activations saved", "bytes saved", "inputs kept", "operators recomputed"] if training else []
+    rows = []
+    for run, graph in graphs[: limits.lines]:
+        plan, saved = graph.work.buffers, graph.work.saved
+        cells = [
+            known(plan, lambda plan: whole(plan.allocated)),
+            known(plan, lambda plan: _bytes(plan.allocated_bytes)),
+            known(plan, lambda plan: whole(plan.reused)),
+            known(plan, lambda plan: _bytes(plan.reused_bytes)),
+        ]
+        if training:
+            cells += [
+                known(saved, lambda saved: whole(saved.activations)),
+                known(saved, lambda saved: _bytes(saved.activation_bytes)),
+                known(saved, lambda saved: whole(saved.inputs)),
+                known(saved, lambda saved: whole(saved.recomputed, f"of {saved.operators:,} in the forward")),
+            ]
+        rows.append(row(_head(run, graph.work), *cells))
+    return (plain(BUFFERS, headings, rows),)
+
+
+def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """A row for each choice that was timed, the longest search first, and one for each kernel's way through Triton."""
+    compiled = [(run, run.compile) for run in runs if isinstance(run.compile, m.CompileSummary)]
+    tuned = [(run, one) for run, found in compiled if isinstance(found.autotuned, tuple) for one in found.autotuned]
+    tuned.sort(key=lambda each: -each[1].seconds)
+    blocks: list[Block] = []
+    if tuned:
+        headings = ("run", "kernel", "inputs", "chosen", "tried", "its \N{MICRO SIGN}s", "next", "slowest", "seconds")
+        blocks.append(plain(AUTOTUNED, headings, (_tuned(*each) for each in tuned[: limits.lines]), words=4))
+        seconds = sum(one.seconds for _, one in tuned)
+        more = f", {len(tuned) - limits.lines:,} of them in report.json only" if len(tuned) > limits.lines else ""
+        blocks.append(f"{plural(len(tuned), 'search', 'searches')} in {figure(seconds)} s{more}.")
+    staged = [
+        (run, kernel, found.stages)
+        for run, found in compiled
+        if isinstance(found.stages, m.TritonStages)
+        for kernel in found.stages.kernels
+    ]
+    if staged:
+        names = distinct_names([kernel.kernel for _, kernel, _ in staged], _NAME, limits.name)
+        stages = tuple(dict.fromkeys(stage for _, kernel, _ in staged for stage in kernel.seconds))
+        rows = []
+        for (run, kernel, _), name in zip(staged, names, strict=True):
+            each = [figure(kernel.seconds.get(stage, 0.0)) for stage in stages]
+            rows.append(row(run.key.slug, name, *each, number(sum(kernel.seconds.values()))))
+        columns = ("run", "kernel", *(_STAGES.get(stage, stage) for stage in stages), "all")
+        blocks.append(plain(STAGES, columns, rows[: limits.lines], words=2))
+        left_out = sum({run.key: stages.left_out for run, _, stages in staged}.values()) + len(rows[limits.lines :])
+        lacking = f"; {plural(left_out, 'kernel')} left out" if left_out else ""
+        blocks.append(f"Each kernel compiled once more in the second process, alone and past Triton's cache{lacking}.")
+    return tuple(blocks)
+
+
+def _tuned(run: m.RunReport, one: m.Autotuned) -> Row:
+    first, *others = one.choices or (None,)
+    what = "library or template" if one.template else "block sizes"
+    return row(
+        run.key.slug,
+        Cell(middle_out(one.kernel, _NAME), details=(what,)),
+        one.inputs or DASH,
+        Cell(middle_out(first.name, 2 * _NAME), title=first.name) if first else missing("every one failed"),
+        whole(one.tried, *((f"{one.failed:,} failed",) if one.failed else ())),
+        number(first.us) if first else missing("every one failed"),
+        number(others[0].us) if others else missing("no other one ran"),
+        number(one.slowest_us) if one.slowest_us is not None else missing("every one failed"),
+        number(one.seconds),
+    )

@@ -1,0 +1,51 @@
+"""The first call on another machine, with the caches of this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgprof import model as m
+from kgprof.record.cache_start import shipped_cache
+from kgprof.record.children import Caches
+
+KEY = m.RunKey(strategy="step", mode="as-is")
+COMPILED = """
+import torch
+
+x = torch.randn(64, 64)
+function = torch.compile(lambda x: (x.sin() * x.cos()).relu().sum(-1), backend={backend!r})
+
+
+def step():
+    return function(x)
+"""
+
+
+def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
+    (tmp_path / "program.py").write_text(COMPILED.format(backend=backend), encoding="utf-8")
+    options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
+    return shipped_cache(KEY, "cpu", options, scratch=tmp_path, caches=Caches(folder=tmp_path / "caches"))
+
+
+@pytest.mark.long
+def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
+    found = shipped(tmp_path, "inductor")
+
+    assert isinstance(found, m.ShippedCache)
+    assert (found.cold.graphs_from_cache, found.cold.graphs_compiled) == (0, 1)
+    assert (found.loaded.graphs_from_cache, found.loaded.graphs_compiled) == (1, 0)
+    assert found.artifact_bytes > 0
+    assert found.loaded.load_s > found.cold.load_s == 0.0
+
+
+def test_what_cannot_be_cached_is_not_shipped(tmp_path: Path) -> None:
+    assert shipped(tmp_path, "eager") == m.Skipped(reason="torch packed nothing: no graph of this run can be cached")
+
+
+def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
+    found = shipped(tmp_path, "no such backend")
+
+    assert isinstance(found, m.Skipped)
+    assert found.reason.startswith("the process that packs the caches raised during TRIAL")

@@ -1,0 +1,120 @@
+"""What each compiled graph replaces, moves, allocates and saves, against figures reckoned by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch._inductor import compile_fx, config
+from torch._inductor.graph import GraphLowering
+from torch.utils.checkpoint import checkpoint
+
+from kgprof import model as m
+from kgprof.record.graph_work import NO_BACKWARD, GraphWatch, eager_work
+from kgprof.record.kernel_provenance import KernelWatch
+
+FLOAT = 4
+
+
+def test_eager_modes_operators_are_those_that_write_memory() -> None:
+    def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        heads = torch.nn.functional.linear(x, weight).view(4, 2, 32).transpose(0, 1)  # mm; two views
+        return torch.empty_like(heads).copy_(heads).relu_()  # no kernel; copy; in place
+
+    forward, backward = eager_work(layer, (torch.randn(4, 16), torch.randn(64, 16)))
+
+    product = FLOAT * (4 * 16 + 16 * 64 + 4 * 64)
+    assert forward == m.EagerWork(operators=3, bytes_moved=product + 2 * FLOAT * 4 * 64 + 2 * FLOAT * 4 * 64)
+    assert backward == NO_BACKWARD
+
+
+def test_the_backward_of_its_results_is_counted_by_itself() -> None:
+    forward, backward = eager_work(lambda x: x.sin() * 2, (torch.randn(8, requires_grad=True),))
+
+    assert isinstance(forward, m.EagerWork)
+    assert isinstance(backward, m.EagerWork)
+    assert (forward.operators, backward.operators) == (2, 3)  # a product; a cosine and a product
+
+
+def test_a_gather_reads_no_more_than_it_gives() -> None:
+    forward, _ = eager_work(lambda table, rows: table[rows], (torch.randn(1000, 4), torch.zeros(8, dtype=torch.int64)))
+
+    assert forward == m.EagerWork(operators=1, bytes_moved=8 * 8 + 2 * FLOAT * 8 * 4)
+
+
+def test_a_graph_that_needs_its_data_says_so() -> None:
+    forward, backward = eager_work(lambda x: x[x > 0], (torch.randn(8),))
+
+    assert forward == backward
+    assert isinstance(forward, m.Skipped)
+    assert forward.reason.startswith("the graph could not be run without data: DynamicOutputShapeException")
+
+
+@pytest.fixture
+def generating() -> Iterator[None]:
+    """Code is generated, and not found in a cache; and torch counts the calls of kernels, as kgprof has it do."""
+    torch._dynamo.reset()
+    with config.patch({"fx_graph_cache": False, "trace.provenance_tracking_level": 1}):
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("generating")
+def test_a_graph_and_its_backward() -> None:
+    def step(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda y: (y @ weight).sin().cos(), x, use_reentrant=False).sum()
+
+    x, weight = torch.randn(8, 16, requires_grad=True), torch.randn(16, 32)
+    with GraphWatch() as watch, KernelWatch(lambda key, work: None, watch):
+        torch.compile(step)(x, weight).backward()
+
+    found = watch.answer()
+    assert watch.unavailable == ""
+    assert isinstance(found, tuple)
+    forward, backward = found
+    assert (forward.compile_id, forward.backward, backward.backward) == ("0/0", False, True)
+    # The product by a library; sine, cosine and sum in one kernel.
+    assert (forward.kernels, forward.generated, forward.unknown) == (2, 1, 0)
+    assert forward.needed_bytes == FLOAT * (8 * 16 + 16 * 32 + 1)
+    assert forward.moved_bytes == FLOAT * (8 * 16 + 16 * 32 + 2 * 8 * 32 + 1)
+    assert forward.buffers == m.BufferPlan(allocated=2, allocated_bytes=FLOAT * (8 * 32 + 1))
+    # Nothing but the inputs is kept: the backward computes the product and the sine again.
+    assert isinstance(backward.saved, m.SavedForBackward)
+    assert (backward.saved.activations, backward.saved.inputs) == (0, 2)
+    assert backward.saved.recomputed >= 2
+
+
+@pytest.mark.usefixtures("generating")
+def test_what_is_not_checkpointed_may_be_kept() -> None:
+    def step(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).sin().sum()
+
+    with GraphWatch() as watch, KernelWatch(lambda key, work: None, watch):
+        torch.compile(step)(torch.randn(8, 16, requires_grad=True), torch.randn(16, 32)).backward()
+
+    found = watch.answer()
+    assert isinstance(found, tuple)
+    assert isinstance(found[1].saved, m.SavedForBackward)
+    # The product, and the transposed weight, which is a view.
+    assert (found[1].saved.activations, found[1].saved.activation_bytes) == (1, FLOAT * 8 * 32)
+    assert found[1].saved.inputs == 1
+
+
+def test_everything_is_as_it_was_also_when_the_workload_raises() -> None:
+    before = (compile_fx.compile_fx, compile_fx._compile_fx_inner, GraphLowering.codegen)
+
+    with pytest.raises(ZeroDivisionError), GraphWatch():
+        raise ZeroDivisionError
+
+    assert (compile_fx.compile_fx, compile_fx._compile_fx_inner, GraphLowering.codegen) == before
+
+
+def test_a_torch_without_these_functions_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(compile_fx, "_compile_fx_inner")
+
+    with GraphWatch() as watch:
+        pass
+
+    assert "says nothing of the graphs that it compiles" in watch.unavailable
+    assert watch.answer() == m.Skipped(reason=watch.unavailable)
