@@ -190,6 +190,7 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[Unavailable, ...] = ()
     graphs: tuple[HandmadeGraph, ...] = ()  # that a script recorded itself
+    code_cached: bool = False  # graphs were captured and lowered anew, their machine code was in the caches of COMPILE
 
     @property
     def watched_us(self) -> tuple[float, ...]:

@@ -42,7 +42,8 @@ class Job(m.Model, frozen=True, kw_only=True):
     answer: str = ""  # PLAN's answer is written here
     key: m.RunKey | None = None  # of MEASURE, PROBE and ROUND
     round: int = 1  # ROUND: which one, from 2
-    kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
+    kernels: bool = False  # PROBE: trace once more with the C++ kernels by name
+    code_cached: bool = False  # PROBE: the caches hold the machine code that MEASURE compiled
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them

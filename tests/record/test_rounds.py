@@ -34,6 +34,7 @@ class Children:
         self.started: list[tuple[Task, str, int]] = []
         self.caches: list[tuple[str, bool]] = []
         self.phases: list[str] = []
+        self.results: list[str] = []
         self._ends = ends or {}
 
     def run(self, job: Job, **others: Any) -> Ended:
@@ -65,6 +66,9 @@ class Children:
 
     def phase(self, name: str, key: RunKey | None) -> None:
         self.phases.append(name)
+
+    def result(self, text: str, key: RunKey) -> None:
+        self.results.append(f"after {self.started[-1][0]} {key.slug}: {text}")
 
 
 def recorded(children: Children, folder: Path, monkeypatch: pytest.MonkeyPatch, rounds: int) -> Path:
@@ -105,6 +109,18 @@ def test_one_round_starts_nothing_more_and_keeps_no_caches(tmp_path: Path, monke
     assert children.started == [(Task.MEASURE, "batched", 1), (Task.MEASURE, "fused", 1)]
     assert children.caches == [("caches", False)] * 2
     assert [run.rounds for run in recordings.load(folder).runs] == [(), ()]
+
+
+def test_each_run_says_its_step_time_as_soon_as_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = Exit(outcome="killed", message="SIGKILL", during="trace", exit_code=-9)
+    children = Children({(Task.MEASURE, "fused", 1): dead})
+
+    recorded(children, tmp_path / "out", monkeypatch, 2)
+
+    assert children.results == [
+        "after measure batched.eager: 0.00200 ms/step, median of 3 steps",
+        "after measure fused.default: was killed during TRACE: SIGKILL",
+    ]
 
 
 def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
