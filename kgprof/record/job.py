@@ -21,6 +21,8 @@ PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are work
     *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("catalog", "example", "loading", "programs", "user")),
 )
 
+VECTOR_ISA_WORKS = "vector-isa-works"  # a file in Inductor's cache: every instruction set passed the probe there
+
 
 class Task(StrEnum):
     PLAN = "plan"  # what can run here, and on which machine

@@ -25,7 +25,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
 from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
-from kgprof.record.job import Job, Task, not_asked_for
+from kgprof.record.job import VECTOR_ISA_WORKS, Job, Task, not_asked_for
 from kgprof.record.scratch import scratch_folder
 from kgprof.wording import plural
 from kgprof.workloads import programs
@@ -330,16 +330,16 @@ class _Recording:
 
         A further round, and a script's rerun, find those of the run's first process warm, and child B its machine code.
         """
-        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
         options = self.header.options
         probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
         last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
         shared = key is not None and (task is Task.SCRIPT or last is not Task.MEASURE)
-        name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
+        folder = self._scratch / (f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches")
+        isa_works = self._plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
-            folder=self._scratch / name,
+            folder=folder,
             seed=self._scratch / PROBE_CACHE,
-            extra=told,
+            extra={"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {},
             kept=shared and (task is not last or number < options.rounds),
             lower_anew=task is Task.PROBE,
         )

@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from os import getpid  # a program may put another in its place
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -35,6 +36,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.eager_calls import EagerCalls
+from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
@@ -232,6 +234,8 @@ class Capture:
         others = (source for name, some in asked.items() if name in self._options.passes for source in some)
         for source in (*self._compile.sources, *others, self._marks, self._launchers, self._checkpoints):
             self._stack.enter_context(source)
+        if self._place.device.type == "cpu" and "TORCHINDUCTOR_CACHE_DIR" in os.environ:
+            self._stack.enter_context(ProbeWhenAsked(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])))
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
         project_sources.started_in()
