@@ -252,7 +252,7 @@ PASSES: Mapping[PassName, Pass] = {
             reruns=True,
             not_in_script="a script is run once, and without stacks; --passes with stack in it runs it once more",
         ),
-        Pass(  # TRACE again, compiled with Inductor's C++ kernel profiling (CPU only)
+        Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
             name=PassName.KERNELS,
             kind=TracePass,
             module="cpp_kernels",
