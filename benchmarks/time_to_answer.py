@@ -9,9 +9,10 @@ started, orphans included: this process adopts and awaits them. On a busy machin
 seconds cannot. OMP_NUM_THREADS=1 for both sides: a thread of OpenMP spins while it waits for one without a core.
 
 ``trees``: a turn is one run of each, and the order changes from turn to turn. Each tree runs with its own
-.venv/bin/python. ``scripts``: `python X` with private, cold caches of Inductor and Triton, then `kgprof profile X` with
-the settings that nobody chose, on caches as cold. After each turn or program the results are written, and a later call
-of ``scripts`` leaves out what stands there.
+.venv/bin/python. ``scripts``: `python X` with private, cold caches of Inductor and Triton, then `kgprof profile X` on
+caches as cold, with the passes that a program of less than a minute has by default: they are named, because on a busy
+machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
+what stands there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+PASSES = ("--passes", "compile,memory,trace,timing")
 WALL, CPU = "wall_s", "cpu_s"
 
 
@@ -86,16 +88,19 @@ def compare_scripts(names: Sequence[str], output: Path) -> None:
 
     found = json.loads(output.read_text("utf-8")) if output.is_file() else {**conditions(), "programs": {}}
     for program in programs():
-        if program.name in found["programs"] or missing(program) or (names and program.name not in names):
+        if missing(program) or (names and program.name not in names):
             continue
+        one = found["programs"].setdefault(program.name, {})
         with tempfile.TemporaryDirectory() as folder:
             caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
             environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
-            plain = run([sys.executable, str(program.path)], Path(folder), {**environment, **caches})
-            command = [sys.executable, "-m", "kgprof", "profile", str(program.path), "-o", f"{folder}/out"]
-            found["programs"][program.name] = {"plain": plain, "kgprof": run(command, Path(folder), environment)}
+            if "plain" not in one:
+                one["plain"] = run([sys.executable, str(program.path)], Path(folder), {**environment, **caches})
+            if "kgprof" not in one:
+                command = [sys.executable, "-m", "kgprof", "profile", str(program.path), *PASSES, "-o", f"{folder}/out"]
+                one["kgprof"] = run(command, Path(folder), environment)
         output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-        print(program.name, found["programs"][program.name], file=sys.stderr, flush=True)
+        print(program.name, one, file=sys.stderr, flush=True)
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
