@@ -116,8 +116,8 @@ class Caches:
     def __enter__(self) -> Caches:
         if self.seed is not None and self.seed.is_dir() and not self.folder.exists():
             shutil.copytree(self.seed, self.folder / "inductor")
-        if self.lower_anew and (self.folder / "inductor").is_dir():
-            (self.folder / "graphs").mkdir(exist_ok=True)
+        if self.lower_anew and self.folder.is_dir():
+            (self.folder / "graphs").mkdir()
             for cache in self._graph_caches():
                 cache.rename(self.folder / "graphs" / cache.name)
         return self
@@ -129,13 +129,14 @@ class Caches:
         elif self.lower_anew and (self.folder / "graphs").is_dir():
             for cache in self._graph_caches():
                 shutil.rmtree(cache, ignore_errors=True)
+            (self.folder / "inductor").mkdir(exist_ok=True)  # a workload may have removed it
             for cache in (self.folder / "graphs").iterdir():
                 cache.rename(self.folder / "inductor" / cache.name)
+            (self.folder / "graphs").rmdir()
 
     def _graph_caches(self) -> list[Path]:
         """Every folder but those of generated files, which are named by the first two letters of their hashes."""
-        folders = [path for path in (self.folder / "inductor").iterdir() if path.is_dir()]
-        return [path for path in folders if len(path.name) != HASH_LETTERS]
+        return [path for path in (self.folder / "inductor").glob("*/") if len(path.name) != HASH_LETTERS]
 
 
 @contextlib.contextmanager
