@@ -33,9 +33,10 @@ def discard(stream: TextIO) -> None:
 
 
 class Progress(Protocol):
-    """Told of each phase, from any thread."""
+    """Told of each phase, from any thread, and what a run gave once it is measured."""
 
     def phase(self, name: str, key: m.RunKey | None) -> None: ...
+    def result(self, text: str, key: m.RunKey) -> None: ...
 
 
 def choose(*, quiet: bool, live: bool = True, stream: TextIO | None = None) -> AbstractContextManager[Progress]:
@@ -54,6 +55,9 @@ class Silent(AbstractContextManager["Silent"]):
     def phase(self, name: str, key: m.RunKey | None) -> None:
         return None
 
+    def result(self, text: str, key: m.RunKey) -> None:
+        return None
+
 
 class Plain(Silent):
     """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the command began."""
@@ -64,6 +68,9 @@ class Plain(Silent):
 
     def phase(self, name: str, key: m.RunKey | None) -> None:
         tell(_line(time.monotonic() - self._began, name, key), self._stream)
+
+    def result(self, text: str, key: m.RunKey) -> None:
+        tell(f"kgprof: {key.slug}: {text}", self._stream)
 
 
 class Live:
@@ -101,11 +108,19 @@ class Live:
             self._running = (name, key, time.monotonic())
             self._bars.reset(self._task, description=_what(name, key), total=None)
 
+    def result(self, text: str, key: m.RunKey) -> None:
+        with self._lock:
+            self._finish()
+            self._print(f"kgprof: {key.slug}: {text}")
+
     def _finish(self) -> None:
         if self._running is not None:
             name, key, began = self._running
-            self._bars.console.print(_line(time.monotonic() - began, name, key), markup=False, highlight=False)
+            self._print(_line(time.monotonic() - began, name, key))
             self._running = None
+
+    def _print(self, line: str) -> None:
+        self._bars.console.print(line, markup=False, highlight=False)
 
 
 def _line(seconds: float, name: str, key: m.RunKey | None) -> str:

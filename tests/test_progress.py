@@ -29,15 +29,17 @@ def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
     with progress.choose(quiet=quiet, stream=stream) as told:
         told.phase("plan", None)
         told.phase("compile", KEY)
+        told.result("7.42 ms/step", KEY)
     return stream.getvalue()
 
 
 def test_a_pipe_gets_one_plain_line_a_phase() -> None:
     lines = shown(io.StringIO()).splitlines()
 
-    assert [re.sub(r"\d+\.\d", "0.0", line) for line in lines] == [
+    assert [re.sub(r"\d+\.\d s", "0.0 s", line) for line in lines] == [
         "kgprof:     0.0 s  plan",
         "kgprof:     0.0 s  fused.default  compile",
+        "kgprof: fused.default: 7.42 ms/step",
     ]
 
 
@@ -55,7 +57,9 @@ def test_a_terminal_gets_what_is_over_and_what_is_running() -> None:
     assert "\x1b[?25h" in text  # and shown again
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"kgprof: +\d+\.\d s  plan", plain)
-    assert re.search(r"kgprof: +\d+\.\d s  fused\.default  compile", plain)
+    compiled = re.search(r"kgprof: +\d+\.\d s  fused\.default  compile", plain)
+    assert compiled
+    assert "kgprof: fused.default: 7.42 ms/step" in plain[compiled.end() :]
 
 
 def test_without_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,7 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[Unavailable, ...] = ()
     graphs: tuple[HandmadeGraph, ...] = ()  # that a script recorded itself
+    code_cached: bool = False  # graphs were captured and lowered anew, their machine code was in the caches of COMPILE
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -272,7 +273,7 @@ PASSES: Mapping[PassName, Pass] = {
             reruns=True,
             not_in_script="a script is run once, and without stacks; --passes with stack in it runs it once more",
         ),
-        Pass(  # TRACE again, compiled with Inductor's C++ kernel profiling (CPU only)
+        Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
             name=PassName.KERNELS,
             kind=TracePass,
             module="cpp_kernels",

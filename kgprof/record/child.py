@@ -176,16 +176,20 @@ def script(job: Job, events: Events) -> BaseException | None:
 
 
 def probe(job: Job, events: Events) -> None:
-    """Child B: the same run compiled anew under the probes, and with Inductor's C++ kernels visible to the profiler."""
+    """Child B: the same run captured and lowered anew under the probes, and the names of its C++ kernels.
+
+    Machine code that child A compiled is in the caches; the graphs are not, because the lines of a kernel are seen
+    while Inductor lowers them.
+    """
+    from kgprof.record import cpp_kernels
     from kgprof.record.call_index import CallIndex
-    from kgprof.record.cpp_kernels import profile_cpp_kernels
     from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
-    # Before the workload is loaded: it may compile on import.
-    unavailable = profile_cpp_kernels() if job.kernels else ""
+    if job.kernels:
+        cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), provenance:
         run = Run(job, events.phase)
@@ -203,9 +207,7 @@ def probe(job: Job, events: Events) -> None:
                 with calls.call():
                     run.session.step()
     store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager, triton_stages(run.device)))
-    if unavailable:
-        run.write(m.PassName.KERNELS, m.Skipped(reason=unavailable))
-    elif job.kernels:
+    if job.kernels:
         measure_pass(run, m.PassName.KERNELS, events)
 
 

@@ -7,7 +7,9 @@ import os
 import platform
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
@@ -15,6 +17,8 @@ import torch
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.errors import UsageError
+from kgprof.record.job import VECTOR_ISA_WORKS
+from kgprof.record.source import Source, replace
 
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
@@ -153,3 +157,30 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
         return m.Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
     # Off x86 torch offers one instruction set without a try; only there is the list of offered ones empty.
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)
+
+
+class ProbeWhenAsked(Source):
+    """Makes the probe when a program first asks torch.compile for Inductor: not in the seconds of a compilation, and
+    not at all for a program that compiles nothing. A rerun on the same caches is told how it went by a file in them."""
+
+    name = "vector-ISA probe"
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._probed = False
+
+    def listen(self, undo: ExitStack) -> None:
+        wrapper: Any = getattr(torch, "_TorchCompileInductorWrapper", None)
+        if wrapper is None:
+            self.unavailable = "this torch has no torch._TorchCompileInductorWrapper"
+            return
+        original = wrapper.__init__
+
+        def asked(this: Any, *args: Any, **settings: Any) -> None:
+            if not self._probed:
+                self._probed = True
+                if probe_vector_isa(self._cache)[1]:
+                    (self._cache / VECTOR_ISA_WORKS).touch()
+            original(this, *args, **settings)
+
+        replace(wrapper, "__init__", asked, undo)

@@ -21,6 +21,8 @@ PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are work
     *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("catalog", "example", "loading", "programs", "user")),
 )
 
+VECTOR_ISA_WORKS = "vector-isa-works"  # a file in Inductor's cache: every instruction set passed the probe there
+
 
 class Task(StrEnum):
     PLAN = "plan"  # what can run here, and on which machine
@@ -46,7 +48,8 @@ class Job(m.Model, frozen=True, kw_only=True):
     key: m.RunKey | None = None  # of MEASURE, PROBE and ROUND
     cell: m.Cell | None = None  # SCRIPT: of a sweep, what the program's own torch.compile is to do
     round: int = 1  # ROUND: which one, from 2
-    kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace
+    kernels: bool = False  # PROBE: trace once more with the C++ kernels by name
+    code_cached: bool = False  # PROBE: the caches hold the machine code that MEASURE compiled
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them

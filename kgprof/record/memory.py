@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -27,7 +28,8 @@ NOT_ON_A_CPU = m.Skipped(reason="nothing counts the allocations on a CPU; the re
 
 
 def measure(run: Run) -> None:
-    run.write(m.PassName.MEMORY, memory_pass(run.session, run.device, run.options, project=run.project))
+    measured = memory_pass(run.session, run.device, run.options, project=run.project)
+    run.write(m.PassName.MEMORY, replace(measured, code_cached=run.code_cached))
 
 
 def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:

@@ -15,7 +15,7 @@ from kgprof.errors import UsageError
 from kgprof.record import environment, foreign
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
-from kgprof.workloads import loading
+from kgprof.workloads import loading, programs
 from kgprof.workloads.protocol import CountingWorkload, StrategyCheckingWorkload, WeighedWorkload, Workload
 
 
@@ -44,6 +44,8 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         why = "not a CPU run"
     elif isinstance(compiler, m.Skipped):
         why = "no C++ compiler"
+    elif programs.is_program(job.options.workload):
+        why = "it is made in the program's own process, when that first asks torch.compile for Inductor, and not timed"
     else:  # every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own
         why = "nothing is compiled in mode eager" if all(run.mode == m.EAGER for run in runs) else ""
     probe = m.Skipped(reason=why), False

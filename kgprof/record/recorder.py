@@ -19,15 +19,18 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, OutputError, UsageError, WorkloadError
+from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
 from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
-from kgprof.record.job import Job, Task, not_asked_for
+from kgprof.record.job import VECTOR_ISA_WORKS, Job, Task, not_asked_for
 from kgprof.record.scratch import scratch_folder
+from kgprof.wording import plural
 from kgprof.workloads import programs
 
+NOT_TIMED = m.Skipped(reason="there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
 
@@ -196,7 +199,14 @@ class _Recording:
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
-        return self._start(Task.MEASURE, key).outcome == "ok"
+        ended = self._start(Task.MEASURE, key)
+        step = times.step_time(recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
+        if isinstance(step, m.Spread):
+            said = f"{times.PER_STEP.say(step.median)}, median of {plural(step.samples, 'step')}"
+            self._progress.result(said if ended.outcome == "ok" else f"{said}; then {ended.words}", key)
+        elif ended.outcome != "ok":
+            self._progress.result(ended.words, key)
+        return ended.outcome == "ok"
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do; a pass that it will not make says why."""
@@ -265,7 +275,7 @@ class _Recording:
         decides: bool = True,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
-        options = self.header.options
+        options, caches = self.header.options, self._caches(task, key, number)
         job = Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
@@ -274,6 +284,7 @@ class _Recording:
             key=key,
             round=number,
             kernels=kernels,
+            code_cached=caches.lower_anew and caches.folder.is_dir(),
             plan=self._plan,
         )
         first = task.value if key is None else "prepare"
@@ -284,7 +295,7 @@ class _Recording:
             job,
             scratch=self._scratch,
             log=log,
-            caches=self._caches(task, key, number),
+            caches=caches,
             on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
             echo=(lambda data: None) if job.is_rerun or task is not Task.SCRIPT else self._echo,
         )
@@ -315,13 +326,20 @@ class _Recording:
         return run / (f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG), run / layout.exit_name(False)
 
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
-        """Cold, but for the probe's own files: compiling those once more would count as compile time.
+        """Cold, but for the vector-ISA probe's own files: compiling those once more would count as compile time.
 
-        A further round, and a script's rerun, find those of the run's first process warm.
+        A further round, and a script's rerun, find those of the run's first process warm, and child B its machine code.
         """
-        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
-        rounds = self.header.options.rounds
-        shared = task is Task.SCRIPT or (rounds > 1 and task in (Task.MEASURE, Task.ROUND))
-        name = f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches"
-        kept = task is Task.SCRIPT or (shared and number < rounds)
-        return Caches(folder=self._scratch / name, seed=self._scratch / PROBE_CACHE, extra=told, kept=kept)
+        options = self.header.options
+        probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
+        last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
+        shared = key is not None and (task is Task.SCRIPT or last is not Task.MEASURE)
+        folder = self._scratch / (f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches")
+        isa_works = self._plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
+        return Caches(
+            folder=folder,
+            seed=self._scratch / PROBE_CACHE,
+            extra={"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {},
+            kept=shared and (task is not last or number < options.rounds),
+            lower_anew=task is Task.PROBE,
+        )

@@ -25,6 +25,7 @@ class Place:
         assert job.plan is not None
         self.key: m.RunKey = job.key
         self.options: m.Options = job.options
+        self.code_cached = job.code_cached
         self.recording = Path(job.recording)
         self.folder = layout.run_folder(self.recording, self.key)
         self.device = torch.device(job.plan.device)

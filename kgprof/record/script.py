@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from os import getpid  # a program may put another in its place
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -35,6 +36,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.eager_calls import EagerCalls
+from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
@@ -208,6 +210,7 @@ class Capture:
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
         self._launchers, self._checkpoints = Launchers(), Checkpoints()
+        self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
@@ -233,6 +236,8 @@ class Capture:
         others = (source for name, some in asked.items() if name in self._options.passes for source in some)
         for source in (*self._compile.sources, *others, self._marks, self._launchers, self._checkpoints):
             self._stack.enter_context(source)
+        if self._place.device.type == "cpu":
+            self._stack.enter_context(self._isa_probe)
         self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
         project_sources.started_in()
@@ -312,7 +317,7 @@ class Capture:
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
         def write_compiled() -> None:
-            lost = [*unavailable((self._marks,))]
+            lost = [*unavailable((self._marks, self._isa_probe))]
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
                 lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))

@@ -13,6 +13,7 @@ import torch
 from kgprof.model import Skipped
 from kgprof.record import environment
 from kgprof.record.flags import flags
+from kgprof.record.job import VECTOR_ISA_WORKS
 
 
 def test_the_environment_is_this_machines() -> None:
@@ -116,3 +117,33 @@ class _Memo:
 
     def cache_info(self) -> _Memo:
         return self
+
+
+def test_a_program_that_never_asks_for_inductor_pays_for_no_probe_and_one_that_does_pays_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed: list[Path] = []
+
+    def probe(cache: Path) -> tuple[float, bool]:
+        probed.append(cache)
+        return 1.0, True
+
+    monkeypatch.setattr(environment, "probe_vector_isa", probe)
+    with environment.ProbeWhenAsked(tmp_path):
+        torch.compile(torch.sin, backend="eager")
+        before = list(probed)
+        torch.compile(torch.sin)
+        torch.compile(torch.cos, mode="reduce-overhead")
+    torch.compile(torch.sin)
+
+    assert (before, probed) == ([], [tmp_path])
+    assert (tmp_path / VECTOR_ISA_WORKS).is_file()
+
+
+def test_a_probe_that_failed_leaves_word_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "probe_vector_isa", lambda cache: (1.0, False))
+
+    with environment.ProbeWhenAsked(tmp_path):
+        torch.compile(torch.sin)
+
+    assert not list(tmp_path.iterdir())

@@ -34,6 +34,8 @@ class Children:
         self.started: list[tuple[Task, str, int]] = []
         self.caches: list[tuple[str, bool]] = []
         self.phases: list[str] = []
+        self.results: list[str] = []
+        self.lowered_anew: list[tuple[str, bool, bool]] = []
         self._ends = ends or {}
 
     def run(self, job: Job, **others: Any) -> Ended:
@@ -49,6 +51,10 @@ class Children:
         self.started.append(what)
         if job.task in (Task.MEASURE, Task.ROUND):
             self.caches.append((others["caches"].folder.name, others["caches"].kept))
+        if job.task is Task.MEASURE:
+            others["caches"].folder.mkdir(exist_ok=True)
+        if job.task is Task.PROBE:
+            self.lowered_anew.append((others["caches"].folder.name, others["caches"].lower_anew, job.code_cached))
         ended = self._ends.get(what, OK)
         if ended.outcome == "ok":
             self._write(job, job.key)
@@ -66,10 +72,19 @@ class Children:
     def phase(self, name: str, key: RunKey | None) -> None:
         self.phases.append(name)
 
+    def result(self, text: str, key: RunKey) -> None:
+        self.results.append(f"after {self.started[-1][0]} {key.slug}: {text}")
 
-def recorded(children: Children, folder: Path, monkeypatch: pytest.MonkeyPatch, rounds: int) -> Path:
+
+def recorded(
+    children: Children,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: int,
+    passes: tuple[PassName, ...] = (PassName.COMPILE, PassName.TIMING),
+) -> Path:
     monkeypatch.setattr(recorder.children, "run", children.run)
-    asked = Options(workload="invented", rounds=rounds, passes=(PassName.COMPILE, PassName.TIMING))
+    asked = Options(workload="invented", rounds=rounds, passes=passes)
     return recorder.record(asked, folder, children)
 
 
@@ -105,6 +120,30 @@ def test_one_round_starts_nothing_more_and_keeps_no_caches(tmp_path: Path, monke
     assert children.started == [(Task.MEASURE, "batched", 1), (Task.MEASURE, "fused", 1)]
     assert children.caches == [("caches", False)] * 2
     assert [run.rounds for run in recordings.load(folder).runs] == [(), ()]
+
+
+def test_the_second_process_of_a_run_finds_the_machine_code_of_the_first_and_the_rounds_find_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rounds, kept in ((1, [True, True]), (2, [True, True, False, False])):
+        children, passes = Children(), (PassName.COMPILE, PassName.TIMING, PassName.MEMORY)
+
+        recorded(children, tmp_path / str(rounds), monkeypatch, rounds, passes)
+
+        assert children.lowered_anew == [("caches-0", True, True), ("caches-1", True, True)]
+        assert children.caches == [(f"caches-{index % 2}", keep) for index, keep in enumerate(kept)]
+
+
+def test_each_run_says_its_step_time_as_soon_as_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = Exit(outcome="killed", message="SIGKILL", during="trace", exit_code=-9)
+    children = Children({(Task.MEASURE, "fused", 1): dead})
+
+    recorded(children, tmp_path / "out", monkeypatch, 2)
+
+    assert children.results == [
+        "after measure batched.eager: 0.00200 ms/step, median of 3 steps",
+        "after measure fused.default: was killed during TRACE: SIGKILL",
+    ]
 
 
 def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,161 @@
+"""How long an answer takes: a workload under two trees of kgprof, or programs under kgprof and without it.
+
+    python benchmarks/time_to_answer.py trees BEFORE AFTER --turns 3 -- profile linkpred
+    python benchmarks/time_to_answer.py scripts                 # those of tests/programs/scripts that run here
+    python benchmarks/time_to_answer.py table                   # the scripts' results as Markdown
+
+Wall seconds are from start to end. CPU seconds are user and system time of the command and of everything that it
+started, orphans included: this process adopts and awaits them. On a busy machine CPU seconds can be trusted and wall
+seconds cannot. OMP_NUM_THREADS=1 for both sides: a thread of OpenMP spins while it waits for one without a core.
+
+``trees``: a turn is one run of each, and the order changes from turn to turn. Each tree runs with its own
+.venv/bin/python. ``scripts``: `python X` with private, cold caches of Inductor and Triton, then `kgprof profile X` on
+caches as cold, with the passes that a program of less than a minute has by default: they are named, because on a busy
+machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
+what stands there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+PASSES = ("--passes", "compile,memory,trace,timing")
+WALL, CPU = "wall_s", "cpu_s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    trees = verbs.add_parser("trees")
+    trees.add_argument("before", type=Path)
+    trees.add_argument("after", type=Path)
+    trees.add_argument("--turns", type=int, default=3)
+    trees.add_argument("-o", "--output", type=Path, default=RESULTS / "time_to_answer.json")
+    trees.add_argument("command", nargs="+", help="of kgprof, without its output folder")
+    for verb in ("scripts", "table"):
+        scripts = verbs.add_parser(verb)
+        scripts.add_argument("names", nargs="*")
+        scripts.add_argument("-o", "--output", type=Path, default=RESULTS / "script_cost.json")
+    asked = parser.parse_args()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if asked.verb == "trees":
+        compare_trees(asked.before, asked.after, asked.turns, asked.command, asked.output)
+    elif asked.verb == "scripts":
+        compare_scripts(asked.names, asked.output)
+    print(table(json.loads(asked.output.read_text("utf-8"))))
+
+
+def compare_trees(before: Path, after: Path, turns: int, command: Sequence[str], output: Path) -> None:
+    found: dict[str, Any] = {**conditions(), "command": ["kgprof", *command], "trees": {}}
+    for name, tree in (("before", before), ("after", after)):
+        commit = subprocess.run(["git", "-C", tree, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        found["trees"][name] = {"commit": commit.stdout.strip(), "runs": []}
+    for turn in range(turns):
+        for name, tree in [("before", before), ("after", after)][:: -1 if turn % 2 else 1]:
+            with tempfile.TemporaryDirectory() as folder:
+                python = str(tree.resolve() / ".venv" / "bin" / "python")
+                spent = run([python, "-m", "kgprof", *command, "-o", f"{folder}/out"], tree, ENVIRONMENT)
+                timed = Path(folder).glob("out/recording/runs/*/timing.json")
+                evaluations = {path.parent.name: json.loads(path.read_text("utf-8")) for path in timed}
+            spent["evaluations"] = {name: len(one.get("evaluation_s", ())) for name, one in evaluations.items()}
+            found["trees"][name]["runs"].append(spent)
+            print(f"{name} {spent[WALL]:.0f} s, {spent[CPU]:.0f} CPU s", file=sys.stderr, flush=True)
+            output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def compare_scripts(names: Sequence[str], output: Path) -> None:
+    sys.path.insert(0, str(ROOT))
+    from tests.programs.run import missing
+    from tests.programs.truth import programs
+
+    found = (
+        json.loads(output.read_text("utf-8"))
+        if output.is_file()
+        else {**conditions(), "command": ["kgprof", "profile", "X", *PASSES], "programs": {}}
+    )
+    for program in programs():
+        if missing(program) or (names and program.name not in names):
+            continue
+        one = found["programs"].setdefault(program.name, {})
+        with tempfile.TemporaryDirectory() as folder:
+            caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
+            environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+            if "plain" not in one:
+                one["plain"] = run([sys.executable, str(program.path)], Path(folder), {**environment, **caches})
+            if "kgprof" not in one:
+                command = [sys.executable, "-m", "kgprof", "profile", str(program.path), *PASSES, "-o", f"{folder}/out"]
+                one["kgprof"] = run(command, Path(folder), environment)
+        output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        print(program.name, one, file=sys.stderr, flush=True)
+
+
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    before, began = _cpu_of_children(), time.monotonic()
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    done = subprocess.run(command, cwd=folder, env={**kept, **environment}, capture_output=True, text=True, check=False)
+    wall_s = time.monotonic() - began
+    while True:
+        try:
+            os.waitpid(-1, 0)  # orphans
+        except ChildProcessError:
+            break
+    return {WALL: round(wall_s, 2), CPU: round(_cpu_of_children() - before, 2), "exit_code": done.returncode}
+
+
+def _cpu_of_children() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def conditions() -> dict[str, Any]:
+    return {
+        "torch": importlib.metadata.version("torch"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "environment": ENVIRONMENT,
+        "load_average": os.getloadavg(),
+    }
+
+
+def table(found: Mapping[str, Any]) -> str:
+    if "programs" in found:
+        rows = [(name, one["plain"][CPU], one["kgprof"][CPU]) for name, one in sorted(found["programs"].items())]
+        lines = [f"| {name} | {plain:.0f} | {kgprof:.0f} | {kgprof / plain:.1f} |" for name, plain, kgprof in rows]
+        return "\n".join(("| program | python, CPU s | kgprof profile, CPU s | ratio |", "|---|---|---|---|", *lines))
+    lines = ["| | commit | median | range | runs |", "|---|---|---|---|---|"]
+    for quantity, unit in ((WALL, "wall s"), (CPU, "CPU s")):
+        medians = {}
+        for name, tree in found["trees"].items():
+            values = [one[quantity] for one in tree["runs"]]
+            if values:
+                medians[name] = statistics.median(values)
+                spread = f"{min(values):.0f} to {max(values):.0f}"
+                lines.append(
+                    f"| {name}, {unit} | {tree['commit'][:7]} | {medians[name]:.0f} | {spread} | {len(values)} |"
+                )
+        if len(medians) == len(found["trees"]):
+            lines.append(f"| ratio of {unit} | | {medians['after'] / medians['before']:.2f} | | |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
