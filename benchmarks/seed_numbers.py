@@ -140,9 +140,11 @@ def spread(samples: list[float], unit: str = "us") -> Figure:
 
 def timed(call: Callable[[], object], seconds: float = BLOCK_S) -> Figure:
     """Microseconds of a call, the GPU's work included."""
+    import torch
     from torch.utils.benchmark import Timer
 
-    timer = Timer("call()", globals={"call": call})
+    # With its own default of one thread a compiled function would be compiled again: Dynamo guards on their number.
+    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return spread([each * 1e6 for each in timer.blocked_autorange(min_run_time=seconds).times])
 
 
