@@ -45,6 +45,7 @@ FILES = {
     "examples": ("examples_h200.json", "examples.py"),
     "numbers": ("seed_numbers_h200.json", "seed_numbers.py"),
     "v10": ("published_v10_h200.json", "published_v10.py"),
+    "captures": ("captures_h200.json", "kgprof capture"),  # outcomes and times of its recordings
 }
 ON_A_CPU = "seed_numbers_cpu.json"
 DOCUMENTS = {
@@ -103,7 +104,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         by: dict[str, list[str]] = {}
         for reference in self.of.values():
             file, _, key = reference.partition(":")
-            what = {"examples": key.partition("/")[0], "numbers": key.partition(".")[0], "v10": ""}[file]
+            what = {
+                "examples": key.partition("/")[0],
+                "captures": key.partition("/")[0],
+                "numbers": key.partition(".")[0],
+            }.get(file, "")
             by.setdefault(FILES[file][1], []).append(what)
         commands = [" ".join([program, *dict.fromkeys(filter(None, names))]) for program, names in by.items()]
         return ", ".join(commands) or f"arithmetic: {self.ours}"
@@ -201,7 +206,10 @@ def kept(reference: str, numbers: str = FILES["numbers"][0]) -> dict[str, Any] |
         unit = "s" if field == "seconds" else "ms" if field.startswith("ms_") else ""
         return NOT_YET if value is None else {"value": value, "unit": unit}
     cell_name, _, field = key.partition("#")
-    cell = results.get("cells", {}).get(cell_name, {})
+    cell = results.get("cells" if file == "examples" else "cases", {}).get(cell_name, {})
+    if file == "captures" and cell:
+        outcome = {"value": int(cell["outcome"] == "correct"), "unit": "yes/no", "note": cell.get("why", "")}
+        return {**cell[field], "value": cell[field]["median"], "unit": "us"} if field else outcome
     if not cell or "error" in cell:
         return str(cell.get("error") or NOT_YET)
     if field:
@@ -244,7 +252,7 @@ def in_unit(value: float, unit: str) -> str:
 def described(name: str, figure: Mapping[str, Any], claim: Claim) -> str:
     """An input with its spread; nothing where it is the figure itself and a count."""
     note = f"torch: {figure['note']}" if "note" in figure and "Error" in figure["note"] else ""
-    if "samples" not in figure and (claim.ours == name or claim.of[name].startswith("numbers:")):
+    if "samples" not in figure and (claim.ours == name or claim.of[name].startswith(("numbers:", "captures:"))):
         return note
     rate = figure["unit"] in ("bytes/s", "FLOP/s")
     size, unit = (1e12, f"T{figure['unit']}") if rate else (1.0, figure["unit"])
@@ -275,7 +283,8 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
         "A figure of another card is confirmed within 25 %, arithmetic within 5 %, a count only if it is the same. "
         "What is off is different; a gain that is a loss, a count or a sum that does not hold is refuted. Times are "
         "medians; in brackets p10 and p90 of that many blocks of calls, or the lowest and highest of nine. Programs "
-        "are those of benchmarks/, with --device cuda; the claims and expressions are in docs/seeds.toml."
+        "are those of benchmarks/, with --device cuda; the claims and expressions are in docs/seeds.toml, what was "
+        "measured in benchmarks/results/."
     )
     sections = [sheet.Section(title="How to read this", blocks=(intro,))]
     for short, title in DOCUMENTS.items():
