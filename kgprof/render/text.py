@@ -117,11 +117,12 @@ def _head(console: Console, profile: m.Profile) -> None:
     say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
     say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
     console.print()
-    say(
-        console,
-        f"{profile.verdict.status.upper()}: {profile.verdict.text}",
-        STATUS_STYLES.get(profile.verdict.status, ""),
-    )
+    verdict = profile.verdict
+    if verdict.lead:
+        say(console, verdict.lead, "bold")
+    say(console, f"{verdict.status.upper()}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
+    if verdict.trust:
+        say(console, verdict.trust, indent="  ")
     said, more = summary.reasons(profile)
     for reason in said:
         say(console, reason, indent="  ")
