@@ -42,6 +42,7 @@ $(PROGRAMS): $(READY)
 
 example: $(READY)
 	$(BIN)/python -m tests.examples
+	$(BIN)/python benchmarks/seeds.py
 
 # The documents' figures, measured on an H200 and held against them: docs/seeds.md. What is kept in benchmarks/results is
 # not measured again (on another card, remove it first). A sitting takes about ten minutes; make it again until the last
