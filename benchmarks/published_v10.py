@@ -87,7 +87,7 @@ def measured(args: list[str], device: torch.device, modes: list[str], cap: int |
     Published(problem, order, 3).run()  # loads the kernels
     seconds = clocked(published.run, device)
     finished = int((published.outcome[:-1] != UNFINISHED).sum())
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "settings": built.settings(),
         "candidates": total,
         "published": {
@@ -110,7 +110,7 @@ def measured(args: list[str], device: torch.device, modes: list[str], cap: int |
         "policy_us": lambda: problem.policy(states, children.states, children.number),
     }
     for name, part in parts.items():
-        found["published"][name] = sorted(clocked(part, device) * 1e6 for _ in range(11))[5]
+        result["published"][name] = sorted(clocked(part, device) * 1e6 for _ in range(11))[5]
     for mode in modes:
         search = SlotSearch(Fused(problem), mode)
         for _ in range(3):
@@ -127,7 +127,7 @@ def measured(args: list[str], device: torch.device, modes: list[str], cap: int |
         seconds = clocked(whole, device)
         right = torch.from_numpy(search.found().outcome).to(device)
         ended = published.outcome[:-1] != UNFINISHED
-        found[f"fused.{mode}"] = {
+        result[f"fused.{mode}"] = {
             "steps": steps,
             "finished": int((right != UNFINISHED).sum()),
             "proved": int((right == PROVED).sum()),
@@ -137,7 +137,7 @@ def measured(args: list[str], device: torch.device, modes: list[str], cap: int |
                 ((right == PROVED) & ended & (published.outcome[:-1] != PROVED)).sum()
             ),
         }
-    return found
+    return result
 
 
 def clocked(call: Callable[[], object], device: torch.device) -> float:
@@ -158,15 +158,15 @@ def main() -> None:
     parser.add_argument("--max-steps", type=int, help="of the published loop, in place of its own cap")
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/published_v10.json"))
     parser.add_argument("workload", nargs="*", help="options of linkpred, after --")
-    asked = parser.parse_args()
-    device = torch.device(asked.device)
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
     with torch.no_grad():
-        found = measured([*SIZES, *asked.workload], device, asked.mode or ["eager"], asked.max_steps)
+        result = measured([*SIZES, *arguments.workload], device, arguments.mode or ["eager"], arguments.max_steps)
     gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
-    found["environment"] = {"torch": torch.__version__, "python": platform.python_version(), "gpu": gpu}
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({key: value for key, value in found.items() if key != "settings"}, indent=1))
+    result["environment"] = {"torch": torch.__version__, "python": platform.python_version(), "gpu": gpu}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in result.items() if key != "settings"}, indent=1))
 
 
 if __name__ == "__main__":

@@ -59,25 +59,27 @@ def main() -> None:
     parser.add_argument("--until-s", type=float, default=float("inf"), help="start no item later than this")
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/seed_numbers.json"))
     parser.add_argument("--item", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.item:
-        measure_here(asked.item, asked.device)
+    arguments = parser.parse_args()
+    if arguments.item:
+        measure_here(arguments.item, arguments.device)
         return
-    began, kept = time.monotonic(), json.loads(asked.output.read_text()) if asked.output.exists() else {}
+    began, kept = time.monotonic(), json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
     items = kept.setdefault("items", {})
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    for name in asked.names or [name for name, each in ITEMS.items() if asked.device == "cuda" or not each.cuda]:
-        if name in items or time.monotonic() - began > asked.until_s:
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    for name in arguments.names or [
+        name for name, each in ITEMS.items() if arguments.device == "cuda" or not each.cuda
+    ]:
+        if name in items or time.monotonic() - began > arguments.until_s:
             continue
-        items[name] = in_a_child(name, asked.device)
+        items[name] = in_a_child(name, arguments.device)
         kept["environment"] = items[name].pop("environment", None) or kept.get("environment")
-        asked.output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        arguments.output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         print(f"{name}: {len(items[name]['figures'])} figures, {items[name]['error'] or 'complete'}", flush=True)
 
 
 def in_a_child(name: str, device: str) -> dict[str, Any]:
     """Its figures, also those before an error; ``error`` is empty where there was none."""
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "figures": {},
         "error": "",
         "command": f"{Path(sys.argv[0]).name} --device {device} {name}",
@@ -98,16 +100,16 @@ def in_a_child(name: str, device: str) -> dict[str, Any]:
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                found["error"] = f"not done after {LIMIT_S} s"
+                entry["error"] = f"not done after {LIMIT_S} s"
             else:
                 if ran.returncode:
-                    found["error"] = (ran.stderr.strip().splitlines() or [f"ended with {ran.returncode}"])[-1][:300]
+                    entry["error"] = (ran.stderr.strip().splitlines() or [f"ended with {ran.returncode}"])[-1][:300]
         for line in lines.read_text().splitlines():
             if line.startswith('{"kgprof": '):
                 key, figure = json.loads(line)["kgprof"]
-                found.update({key: figure} if key == "environment" else {})
-                found["figures"].update({} if key == "environment" else {key: figure})
-    return found
+                entry.update({key: figure} if key == "environment" else {})
+                entry["figures"].update({} if key == "environment" else {key: figure})
+    return entry
 
 
 def measure_here(name: str, device_name: str) -> None:
@@ -761,11 +763,11 @@ def ceilings(device: Any) -> Measured:
     from kgprof import model as m
     from kgprof.record.ceilings import measure_ceilings
 
-    found = measure_ceilings(device)
-    assert not isinstance(found, m.Skipped), found.reason
-    for each in found.measured:
+    entry = measure_ceilings(device)
+    assert not isinstance(entry, m.Skipped), entry.reason
+    for each in entry.measured:
         yield each.dtype or each.operation, spread(list(each.per_s), each.unit)
-    yield "unavailable", {**count(len(found.unavailable), "types"), "note": "; ".join(found.unavailable)[:200]}
+    yield "unavailable", {**count(len(entry.unavailable), "types"), "note": "; ".join(entry.unavailable)[:200]}
 
 
 def _capture(device: Any, *, mode: str, warm_up: int, new_shape: bool = False) -> Measured:

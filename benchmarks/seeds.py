@@ -57,7 +57,7 @@ DOCUMENTS = {
 }
 TOLERANCE = {"fact": 0.0, "arithmetic": 0.05, "figure": 0.25}
 NOT_YET = "no GPU time was left for it"
-_TOLD = {"gpu": "", "torch": "torch ", "python": "Python "}
+_ENVIRONMENT = {"gpu": "", "torch": "torch ", "python": "Python "}
 _TIMES = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
@@ -152,14 +152,14 @@ def unexplained(outcomes: list[Outcome]) -> Iterator[str]:
 def outcome_of(claim: Claim) -> Outcome:
     if not claim.ours:
         return Outcome(claim=claim, status=Status.NOT_MEASURED, missing=claim.because)
-    found = {name: kept(reference) for name, reference in claim.of.items()}
+    needed = {name: kept(reference) for name, reference in claim.of.items()}
     on_a_cpu = cpu_figure(claim)
-    if lacking := [each for each in found.values() if isinstance(each, str)]:
+    if lacking := [each for each in needed.values() if isinstance(each, str)]:
         if on_a_cpu is not None:
-            told = ("on a CPU alone",)
-            return Outcome(claim=claim, status=status_of(claim, on_a_cpu), ours=on_a_cpu, inputs=told)
+            alone = ("on a CPU alone",)
+            return Outcome(claim=claim, status=status_of(claim, on_a_cpu), ours=on_a_cpu, inputs=alone)
         return Outcome(claim=claim, status=Status.NOT_MEASURED, missing=lacking[0])
-    figures = {name: each for name, each in found.items() if not isinstance(each, str)}
+    figures = {name: each for name, each in needed.items() if not isinstance(each, str)}
     ours = evaluated(claim.ours, {name: each["value"] for name, each in figures.items()})
     return Outcome(
         claim=claim,
@@ -198,8 +198,8 @@ def kept(reference: str, numbers: str = FILES["numbers"][0]) -> dict[str, Any] |
     if file == "numbers":
         item, _, figure = key.partition(".")
         entry = results.get("items", {}).get(item, {})
-        found = entry.get("figures", {}).get(figure)
-        return found or entry.get("error") or NOT_YET
+        needed = entry.get("figures", {}).get(figure)
+        return needed or entry.get("error") or NOT_YET
     if file == "v10":
         part, _, field = key.rpartition(".")
         value = results.get(part, {}).get(field)
@@ -230,9 +230,9 @@ def cpu_figure(claim: Claim) -> float | None:
     """The same on a CPU, for what only counts."""
     if not claim.of or not all(reference.startswith("numbers:") for reference in claim.of.values()):
         return None
-    found = {name: kept(reference, ON_A_CPU) for name, reference in claim.of.items()}
-    figures = {name: each["value"] for name, each in found.items() if not isinstance(each, str)}
-    return evaluated(claim.ours, figures) if len(figures) == len(found) else None
+    needed = {name: kept(reference, ON_A_CPU) for name, reference in claim.of.items()}
+    figures = {name: each["value"] for name, each in needed.items() if not isinstance(each, str)}
+    return evaluated(claim.ours, figures) if len(figures) == len(needed) else None
 
 
 # ---------------------------------------------------------------- pages
@@ -276,7 +276,7 @@ def summary(outcomes: list[Outcome]) -> str:
 
 def page(outcomes: list[Outcome]) -> sheet.Sheet:
     environment = read_results(FILES["numbers"][0]).get("environment") or {}
-    told = [f"{word}{environment[key]}" for key, word in _TOLD.items() if environment.get(key)]
+    names = [f"{word}{environment[key]}" for key, word in _ENVIRONMENT.items() if environment.get(key)]
     cpu = (read_results(ON_A_CPU).get("environment") or {}).get("torch")
     all_measured = all(each.status is not Status.NOT_MEASURED for each in outcomes)
     intro = (
@@ -296,7 +296,7 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
         verdict=summary(outcomes),
         trust="One card; a document's own card is another, so ratios and counts say more than times."
         + ("" if all_measured else " What is missing, make seeds measures on a GPU machine."),
-        facts=(*told, *([f"counts also on a CPU with torch {cpu}"] if cpu else [])),
+        facts=(*names, *([f"counts also on a CPU with torch {cpu}"] if cpu else [])),
         sections=tuple(sections),
     )
 
