@@ -9,7 +9,7 @@ PROGRAMS := $(VENV)/.programs
 # start processes of their own.
 TEST_PROCESSES ?= 2
 
-.PHONY: profile test test-long lint example check-debian clean
+.PHONY: profile test test-long lint example seeds check-debian clean
 
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
@@ -42,6 +42,21 @@ $(PROGRAMS): $(READY)
 
 example: $(READY)
 	$(BIN)/python -m tests.examples
+	$(BIN)/python benchmarks/seeds.py
+
+# The documents' figures, measured on an H200 and held against them: docs/seeds.md. What is kept in benchmarks/results is
+# not measured again (on another card, remove it first). A sitting takes about ten minutes; make it again until the last
+# line counts nothing as not measured.
+RESULTS := benchmarks/results
+
+seeds: $(READY)
+	$(BIN)/python benchmarks/seed_numbers.py --device cuda --until-s 200 -o $(RESULTS)/seed_numbers_h200.json
+	test -s $(RESULTS)/published_v10_h200.json || $(BIN)/python benchmarks/published_v10.py --device cuda \
+	  --mode eager --mode default -o $(RESULTS)/published_v10_h200.json
+	$(BIN)/python benchmarks/examples.py --device cuda --until-s 240 -o $(RESULTS)/examples_h200.json
+	$(BIN)/python benchmarks/examples.py --device cuda --until-s 60 -o $(RESULTS)/examples_h200.json \
+	  --mode max-autotune transformer-block transformer
+	$(BIN)/python benchmarks/seeds.py
 
 # The browser tests need Debian's chromium, the proof oracle needs SWI-Prolog; neither comes from pip.
 check-debian:

@@ -78,7 +78,9 @@ LAUNCH_BOUND = m.Rule(
     example="Four hundred kernels of 2 us each, launched one by one in a step of 4 ms.",
     remedy=(
         "Launch less often: mode='reduce-overhead' replays the step as one CUDA graph; torch.compile fuses what lies "
-        "between library calls; a larger batch makes each kernel longer for the same launch."
+        "between library calls; a larger batch makes each kernel longer for the same launch. Time it: small Linear "
+        "layers in float32 may get slower matmuls when compiled, which "
+        "torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),

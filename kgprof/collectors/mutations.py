@@ -22,9 +22,9 @@ INPUT_MUTATED = m.Rule(
     summary="A compiled function writes into a tensor that was given to it or that it captured.",
     why=(
         "A CUDA graph that writes to an input at no fixed address would write into its own copy of it, so torch makes "
-        "none of such a function and launches every kernel from the host. Without CUDA graphs the write costs a copy "
-        "at the end of the graph. A parameter, a buffer of a module or a tensor that is marked static has a fixed "
-        "address: there it is harmless, and told as a note."
+        "none of such a function and launches every kernel from the host: the results stay right, the graph is lost. "
+        "Without CUDA graphs the write costs a copy at the end of the graph. A parameter, a buffer of a module or a "
+        "tensor that is marked static has a fixed address: there it is harmless, and told as a note."
     ),
     example="def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x where cache is a captured tensor.",
     remedy=(

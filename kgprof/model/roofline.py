@@ -10,13 +10,14 @@ from kgprof.model.structs import Model, Skipped, Tagged
 
 COPY = "copy"
 MATMUL = "matmul"
+FLOAT8 = "float8"  # operands of either format, a result of another type
 
 
 class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
     """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with its sizes."""
 
     operation: str  # COPY or MATMUL
-    dtype: str  # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16"; empty for the copy
+    dtype: str  # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16", FLOAT8; empty for the copy
     unit: str  # "bytes/s", read and written both counted; "FLOP/s", a multiplication and an addition counted as two
     per_s: tuple[float, ...]
     how: str

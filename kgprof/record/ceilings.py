@@ -27,7 +27,7 @@ FEWEST_SAMPLES = 3
 
 
 class Product(NamedTuple):
-    """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores."""
+    """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores, "float8" for either format."""
 
     name: str
     dtype: torch.dtype
@@ -40,6 +40,7 @@ PRODUCTS = (
     Product("tf32", torch.float32, MATMUL_SIDE),
     Product("bfloat16", torch.bfloat16, MATMUL_SIDE),
     Product("float16", torch.float16, MATMUL_SIDE),
+    Product(m.FLOAT8, torch.float8_e4m3fn, MATMUL_SIDE),
 )
 
 
@@ -83,11 +84,18 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     """2 n^3 operations for a product of n x n matrices."""
     side = product.side
     left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
-    result = torch.empty_like(left)
+    scale = torch.ones((), device=device)  # of all numbers of an operand
+    result = torch.empty(side, side, device=device, dtype=torch.bfloat16 if product.name == m.FLOAT8 else product.dtype)
+
+    def call() -> object:
+        if product.name == m.FLOAT8:  # a GPU multiplies it only where the second operand lies by columns
+            return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=result.dtype, out=result)
+        return torch.mm(left, right, out=result)
+
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if product.name == "tf32" else "highest")  # "high": by tensor cores
     try:
-        seconds = timed(lambda: torch.mm(left, right, out=result), device)
+        seconds = timed(call, device)
     finally:
         torch.set_float32_matmul_precision(before)
     return m.CeilingSamples(

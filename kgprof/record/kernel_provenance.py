@@ -354,6 +354,9 @@ def _bytes_of_tensor(tensor: Any) -> int:
 def _dtype(node: Any) -> str:
     import torch
 
+    operands = [one.get_output_spec().dtype for one in _tensors(getattr(node, "inputs", ()))]
+    if any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in operands):  # its result is of another type
+        return m.FLOAT8
     name = str(node.get_dtype()).removeprefix("torch.")
     tensor_cores = name == "float32" and torch.get_float32_matmul_precision() != "highest"
     return "tf32" if tensor_cores else name

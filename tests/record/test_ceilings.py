@@ -47,6 +47,17 @@ def test_a_matmul_counts_two_operations_for_each_of_n_cubed(monkeypatch: pytest.
     assert product.abs().sum() > 0  # random numbers, not the zeros that a card multiplies faster
 
 
+def test_float8_is_multiplied_into_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[torch.Tensor] = []
+    monkeypatch.setattr(ceilings, "timed", lambda call, device: (results.append(call()), (1e-3,))[1])
+
+    found = matmul_ceiling(CPU, Product(name="float8", dtype=torch.float8_e4m3fn, side=32))
+
+    assert (found.dtype, found.per_s) == ("float8", (2 * 32**3 / 1e-3,))
+    assert results[0].dtype == torch.bfloat16
+    assert results[0].abs().sum() > 0
+
+
 @pytest.mark.parametrize(("name", "during"), [("tf32", "high"), ("float32", "highest")])
 def test_float32_runs_on_tensor_cores_for_tf32_alone_and_the_setting_is_put_back(
     monkeypatch: pytest.MonkeyPatch, name: str, during: str
@@ -88,3 +99,4 @@ def test_a_gpu_has_them_all_and_they_hold_together() -> None:
     assert 1e11 < rates[""] < 2e13  # a copy on any card of today: 0.1 to 20 TB/s
     assert rates["bfloat16"] > rates["float32"]
     assert rates["tf32"] > rates["float32"]
+    assert rates["float8"] > rates["bfloat16"]

@@ -50,6 +50,17 @@ def test_a_library_call_moves_its_operands_and_its_result_and_a_fused_kernel_wha
     }
 
 
+def test_a_product_of_float8_is_held_against_float8_though_its_result_is_not() -> None:
+    left, right = (torch.randn(32, 32).to(torch.float8_e4m3fn) for _ in range(2))
+
+    def product(left: torch.Tensor, right: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)
+
+    (work,) = watched(product, left, right, torch.ones(())).values()
+
+    assert (work.dtype, work.flops) == ("float8", 2 * 32**3)
+
+
 def test_a_gather_is_not_charged_for_the_whole_table() -> None:
     (work,) = watched(
         lambda table, rows: table[rows] + 1, torch.randn(10_000, 16), torch.randint(0, 10_000, (8,))
