@@ -234,8 +234,8 @@ def verdict(
     if mine.high >= theirs.low:
         level = [each.cell.name for _, each, its in ranked if its.low <= mine.high]
         text = (
-            f"{' and '.join(level[:2])}{f' and {len(level) - 2} more' if len(level) > 2 else ''} take equally long {of} "
-            f"within the noise ({short(mine.low)} to {short(theirs.high)} s){how}"
+            f"{' and '.join(level[:2])}{f' and {len(level) - 2} more' if len(level) > 2 else ''} take equally long "
+            f"{of} within the noise ({short(mine.low)} to {short(theirs.high)} s){how}"
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:
