@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_BYTES = 6 * 2**30
 SECONDS = 200
-WAITED_SECONDS = 500  # the machine may be busy; what waits for a pipe is seen all the same
+WAITED_SECONDS = 3000  # the machine may be busy; what waits for a pipe is seen all the same
 
 
 @dataclass(frozen=True, kw_only=True)
