@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from kgprof import cli
@@ -55,7 +56,8 @@ def test_the_verdict_agrees_with_the_times_of_the_two(tmp_path: Path) -> None:
     expected = "keep the read" if times[0].median < times[1].median else "remove it"
     overlapping = max(time.minimum for time in times) <= min(time.maximum for time in times)
     assert found.verdict in ({"inconclusive"} if overlapping else {expected, "inconclusive"})
-    assert found.verdict != "inconclusive" or "too noisy to rank" in found.text
+    if found.verdict == "inconclusive":  # a sentence says which of the three it is
+        assert re.search(r"spreads overlap|apart or more|varied .* within one process", found.text)
     # One read more, at the line of torch.cond; the other one, whether it is done, is in both.
     assert found.syncs_per_step == 1.0
     assert found.location is not None

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.analysis.verdict import counted_evaluation, doubt, evaluates, overlap, processes, uncounted_evaluation
+from kgprof.analysis.ranking import (
+    counted_evaluation,
+    doubt,
+    evaluates,
+    over_rounds,
+    overlap,
+    processes,
+    uncounted_evaluation,
+)
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
 from kgprof.measures.times import PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
@@ -114,12 +122,17 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     for unit, quantity in zip((each, PER_EVALUATION), WHOLE, strict=True):
         mine, theirs = quantity(guarded), quantity(always)
         if isinstance(mine, m.Spread) and isinstance(theirs, m.Spread):
-            return unit, mine, theirs
+            return _over_rounds(guarded, always, unit) or (unit, mine, theirs)
     if not (evaluates(guarded) or evaluates(always)):
-        return PER_STEP, guarded.step, always.step
+        return _over_rounds(guarded, always, PER_STEP) or (PER_STEP, guarded.step, always.step)
     mine, theirs = _whole(guarded), _whole(always)
     unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # units here, whole evaluations there
     return each, mine, m.Skipped(reason=STEPS_DIFFER) if unlike else theirs
+
+
+def _over_rounds(guarded: m.RunReport, always: m.RunReport, unit: Unit) -> tuple[Unit, Time, Time] | None:
+    mine, theirs = over_rounds(guarded, unit), over_rounds(always, unit)
+    return None if mine is None or theirs is None else (unit, mine, theirs)
 
 
 def _whole(run: m.RunReport) -> Time:

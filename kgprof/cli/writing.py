@@ -49,7 +49,8 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
     if not quiet:
-        inform(profile.verdict.text)
+        for sentence in profile.verdict.sentences:
+            inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), job=context.job)
     return profile.exit_code

@@ -6,6 +6,7 @@ from kgprof import model as m
 from kgprof.collectors import device_idle, graph_breaks, recompiles
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures.economics import economics
+from kgprof.measures.times import NOISY
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
@@ -22,7 +23,8 @@ NEVER_BREAKS_EVEN = m.Rule(
         "less the same of the eager run, and TIMING's steps or units of work of both. A warning where the compiled "
         "run is slower beyond the noise (its samples, or with --rounds 3 or more its rounds, all lie above eager's); a "
         "note where the two cannot be told apart, and where the break-even lies beyond "
-        f"{LATE_AFTER_H:g} hours of nothing but steps."
+        f"{LATE_AFTER_H:g} hours of nothing but steps. Times that vary by more than {NOISY:g}x within one process "
+        "weigh nothing: the machine was busy."
     ),
     example=(
         "A step of three small operators on a CPU: guards and the call into compiled code take longer than what fusing "

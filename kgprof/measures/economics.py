@@ -13,7 +13,17 @@ from statistics import median
 
 from kgprof import model as m
 from kgprof.measures.rounds import rounds
-from kgprof.measures.times import FEWEST_TO_RANK, PER_STEP, Unit, per_unit, spread, step_time, unit_time
+from kgprof.measures.times import (
+    FEWEST_TO_RANK,
+    NOISY,
+    PER_STEP,
+    Unit,
+    per_unit,
+    spread,
+    step_time,
+    unit_time,
+    variation,
+)
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
@@ -22,6 +32,7 @@ ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds 2 or more
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped(reason="no times were asked for")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
+NOISY_TIMES = m.Skipped(reason="its times, or eager's, varied too much within one process: the machine was busy")
 NOT_FASTER = m.Skipped(reason="it is not faster than eager beyond the noise")
 
 
@@ -127,15 +138,27 @@ class _Times:
     def verdict(self) -> m.Payoff:
         if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
             return m.Payoff.NOT_OBSERVED
+        if self.noisy:
+            return m.Payoff.NOT_OBSERVED
         if self._below(self.compiled, self.eager):
             return m.Payoff.PAYS
         return m.Payoff.NEVER if self._below(self.eager, self.compiled) else m.Payoff.LEVEL
+
+    @property
+    def noisy(self) -> bool:
+        sides = (self.compiled, self.eager)
+        return any(isinstance(side, m.Spread) and variation(side, self.unit) > NOISY for side in sides)
 
     def _below(self, first: m.Spread, second: m.Spread) -> bool:
         """All of ``first`` under all of ``second``; steps of one process are many and have outliers."""
         if self.rounds == 1 and self.unit is PER_STEP:
             return first.p90 < second.p10
         return min(first.samples, second.samples) >= FEWEST_TO_RANK and first.maximum < second.minimum
+
+
+def not_weighed(times: _Times) -> m.Skipped:
+    """Why two times that are known were not held against each other."""
+    return NOISY_TIMES if times.noisy else RESULTS_DIFFER
 
 
 def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
@@ -167,7 +190,7 @@ def _break_even(
     if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
         return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
-        return RESULTS_DIFFER if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
+        return not_weighed(times) if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
     many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
@@ -185,7 +208,7 @@ def _break_even(
 
 def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
-        missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
+        missing = m.first_skipped(times.compiled, times.eager, not_weighed(times))
         return f"it was not weighed against eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     scale = times.unit.name.partition("/")[0]

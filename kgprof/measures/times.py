@@ -11,6 +11,7 @@ from kgprof.wording import figure
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
 FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
+NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing and is no reason for a finding
 STEPS_DIFFER = "no evaluation to compare on, and a step of another strategy is another amount of work"
 
 
@@ -67,6 +68,13 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
         return timing
     steps = [us for evaluation in timing.step_us for us in evaluation]
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
+
+
+def variation(time: m.Spread, unit: Unit) -> float:
+    """How many times the short ones the long ones are: p90 over p10 of steps, of which some always are outliers; of
+    whole evaluations the extremes."""
+    low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
+    return high / low if low > 0 else 1.0
 
 
 def slow_first_words(ratio: float) -> str:

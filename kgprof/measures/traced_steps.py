@@ -23,7 +23,8 @@ GPU_BOUND = 0.5  # share of the step in which the GPU works: from here on a fast
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TracedSteps:
-    """Times are microseconds a step. ``step_us`` is TIMING's median, or TRACE's where the run has no TIMING."""
+    """Times are microseconds per step. ``step_us`` is TIMING's median; without TIMING the mean of the traced steps, up
+    to the end of their GPU work: a host that only launches ends its steps long before the GPU does."""
 
     columns: Columns
     work: Launched
@@ -104,7 +105,9 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         return m.Skipped(reason="TRACE has no step in which anything ran on a GPU")
     timing = run.record.timing
     samples = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    traced_us = float(np.median(steps[:, 1] - steps[:, 0])) / 1000
+    window = timeline.window_of(steps)
+    ends_ns = max(window.end_ns, int(trace.columns.end_ns[work.events].max()))
+    traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
     return TracedSteps(
         columns=trace.columns,
         work=work,

@@ -268,11 +268,17 @@ class AcceptedStatus(StrEnum):
 
 
 class Verdict(Model, frozen=True, kw_only=True):
-    """The report's first line."""
+    """The report's first lines: ``text`` answers in a sentence, and the three together are ``sentences``."""
 
     status: VerdictStatus
+    lead: str = ""  # what makes the figures mean less than they seem to; it stands first
     text: str
+    trust: str = ""  # how far to trust it, in a line
     reasons: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(line for line in (self.lead, self.text, self.trust) if line)
 
 
 class BudgetCheck(Model, frozen=True, kw_only=True):

@@ -238,6 +238,14 @@ def ceilings(job: Job, events: Events) -> None:
         store.write_json(Path(job.recording) / layout.CEILINGS, measured)
 
 
+def trial(job: Job, events: Events) -> None:
+    """Each answer replaces the one before it, whole: what a child that hangs or dies had found by then is kept."""
+    module, _, name = job.function.partition(":")
+    with events.phase("trial"):
+        answer = getattr(importlib.import_module(module), name)
+        answer(job.question.encode(), job.options, lambda found: store.write_json(Path(job.answer), found))
+
+
 TASKS: Mapping[Task, Callable[[Job, Events], BaseException | None]] = {
     Task.PLAN: plan,
     Task.SCRIPT: script,
@@ -246,4 +254,5 @@ TASKS: Mapping[Task, Callable[[Job, Events], BaseException | None]] = {
     Task.ROUND: timing_round,
     Task.AGREEMENT: agreement,
     Task.CEILINGS: ceilings,
+    Task.TRIAL: trial,
 }

@@ -30,6 +30,7 @@ class Task(StrEnum):
     ROUND = "round"  # TIMING once more, in a process of its own, on the caches that MEASURE left
     AGREEMENT = "agreement"  # are the results of the runs equal?
     CEILINGS = "ceilings"  # what the card does at most
+    TRIAL = "trial"  # one question of a verb that asks many (kgprof.record.trials)
 
 
 class Job(m.Model, frozen=True, kw_only=True):
@@ -39,7 +40,9 @@ class Job(m.Model, frozen=True, kw_only=True):
     options: m.Options
     parent_pid: int  # the child ends itself when this process is gone
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
-    answer: str = ""  # PLAN's answer is written here
+    answer: str = ""  # PLAN's and TRIAL's answer is written here
+    function: str = ""  # TRIAL: "module:name" of what answers
+    question: str = ""  # TRIAL: what it is asked, as JSON
     key: m.RunKey | None = None  # of MEASURE, PROBE and ROUND
     round: int = 1  # ROUND: which one, from 2
     kernels: bool = False  # PROBE: compile with Inductor's C++ kernel profiling, and trace

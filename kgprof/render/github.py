@@ -71,7 +71,7 @@ def _annotation(command: str, title: str, message: str, place: m.Location | None
 
 def _judged(profile: m.Profile) -> Iterable[Annotation]:
     """The verdict, the runs that died, the budgets that are exceeded, the metrics that are worse."""
-    status, text = profile.verdict.status, "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    status, text = profile.verdict.status, "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
     yield _annotation(_OF_STATUS[status], f"kgprof: {status}", text)
     for run in profile.runs:
         if run.exit.outcome != "ok":

@@ -99,12 +99,12 @@ class Layout:
 
         for section in made.sections:
             if section.anchor not in self._laid_out or self._laid_out[section.anchor][0] != section:
-                template = _environment().get_template(f"partials/{section.anchor}.html.jinja")
+                template = environment().get_template(f"partials/{section.anchor}.html.jinja")
                 module = template.make_module({"page": made, "section": section})
                 self._laid_out[section.anchor] = (section, module)
-        style, script, policy = _assets()
+        style, script, policy = assets()
         return (
-            _environment()
+            environment()
             .get_template(TEMPLATE)
             .render(
                 page=made,
@@ -143,7 +143,7 @@ def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile], layout: La
 
 
 @cache
-def _assets() -> tuple[str, str, str]:
+def assets() -> tuple[str, str, str]:
     """The style sheet, the script without its comments and indentation, since every report carries it, and the policy:
     nothing may be loaded, and of inline code only these two texts may run."""
     folder = resources.directory("templates") / "assets"
@@ -164,7 +164,7 @@ def _shown(value: object) -> object:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     # jinja2 is imported late: `kgprof --help` names the formats and must not pay for it.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 

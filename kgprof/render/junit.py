@@ -149,7 +149,7 @@ def _budgets(gate: m.Gate) -> Iterable[Case]:
 
 def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not settle an error."""
-    text = "\n".join((profile.verdict.text, *profile.verdict.reasons))
+    text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
     ok, failed = profile.exit_code == EXIT_OK, profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
         run=EVERY_RUN,

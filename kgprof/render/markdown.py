@@ -164,10 +164,13 @@ def _lines(blocks: Iterable[Block]) -> Iterable[str]:
 def _verdict(profile: m.Profile) -> Section:
     symbol = _SYMBOLS.get(profile.verdict.status, "❔")
     title = f"### kgprof: {escaped(profile.workload)} on {escaped(profile.environment.device_name)}"
-    status = f"{symbol} **{escaped(profile.verdict.status.upper())}** {escaped(profile.verdict.text, 600)}"
+    verdict = profile.verdict
+    lead = (f"**{escaped(verdict.lead, 600)}**", "") if verdict.lead else ()
+    status = f"{symbol} **{escaped(verdict.status.upper())}** {escaped(verdict.text, 600)}"
+    trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
     said, more = summary.reasons(profile)
     reasons = [f"- {escaped(reason, 600)}" for reason in said] + ([f"- {more:,} more"] if more else [])
-    return Section(head=(title, "", status, ""), rows=tuple(reasons), noun="reasons")
+    return Section(head=(title, "", *lead, status, "", *trust), rows=tuple(reasons), noun="reasons")
 
 
 def _runs(profile: m.Profile) -> Section:

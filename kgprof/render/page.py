@@ -77,7 +77,9 @@ class Page:
     created_utc: str
     symbol: str
     status_word: str
+    lead: str
     verdict: str
+    trust: str
     reasons: tuple[str, ...]
     more_reasons: str
     reason_count: str
@@ -103,7 +105,9 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         created_utc=created_utc,
         symbol=SYMBOLS[verdict.status],
         status_word="OK" if verdict.status is m.VerdictStatus.OK else verdict.status.capitalize(),
+        lead=one_line(verdict.lead, 4 * limits.name),
         verdict=one_line(verdict.text, 4 * limits.name),
+        trust=one_line(verdict.trust, 4 * limits.name),
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(verdict.reasons), "reason"),

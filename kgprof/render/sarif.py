@@ -148,7 +148,7 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
 
 def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
-    lines = [(_NOTIFIED[profile.verdict.status], profile.verdict.text)]
+    lines = [(_NOTIFIED[profile.verdict.status], sentence) for sentence in profile.verdict.sentences]
     lines += [("warning", reason) for reason in profile.verdict.reasons]
     lines += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
     lines += [

@@ -40,7 +40,7 @@ _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
 _ON_THE_PAGE = ("dropped", "first call")  # keys of columns that are not here
-_STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
+STATUS_STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
 _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
 
@@ -56,15 +56,15 @@ class Text:
 
     def render(self, profile: m.Profile) -> str:
         if profile.comparison is not None:
-            return _document(map(visible, compare_text.lines(profile, profile.comparison)))
+            return document(map(visible, compare_text.lines(profile, profile.comparison)))
         if profile.gate is not None:
-            return _document(map(visible, gate_text.lines(profile, profile.gate)))
-        console = _console(self._color, self._width - 1)  # one for what _inert may add
+            return document(map(visible, gate_text.lines(profile, profile.gate)))
+        console = new_console(self._color, self._width - 1)  # one for what _inert may add
         _head(console, profile)
         for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
-            _say(console, f"{number}. {what}")
-            _say(console, f"fix: {fix}", indent="   ")
-            _say(console, saves, indent="   ")
+            say(console, f"{number}. {what}")
+            say(console, f"fix: {fix}", indent="   ")
+            say(console, saves, indent="   ")
         if profile.actions:
             console.print()
         if not profile.trace_files:
@@ -76,22 +76,22 @@ class Text:
         for run in profile.runs:
             _kernels(console, run, profile.environment.source_root)
         if gaps := gathered(profile.omissions):
-            _say(console, "not measured", "bold")
+            say(console, "not measured", "bold")
         for gap in gaps:
             runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
-            _say(console, f"{', '.join(gap.what)}: {gap.reason}{runs}", indent="  ")
+            say(console, f"{', '.join(gap.what)}: {gap.reason}{runs}", indent="  ")
         file = console.file
         assert isinstance(file, io.StringIO)
-        return _document(line.rstrip() for line in file.getvalue().splitlines())
+        return document(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _document(lines: Iterable[str]) -> str:
+def document(lines: Iterable[str]) -> str:
     """In a CI job GitHub takes ``::name::`` at the start of a line, and ``##[name]`` anywhere, for its own commands."""
     inert = (re.sub(r"^(\s*)::", r"\1\\::", line).replace("##[", "#\\#[") for line in lines)
     return "".join(f"{line}\n" for line in inert)
 
 
-def _console(color: bool, width: int) -> Console:
+def new_console(color: bool, width: int) -> Console:
     # rich is imported late: `kgprof --help` names the formats and must not pay for it.
     from rich.console import Console
 
@@ -108,35 +108,40 @@ def _console(color: bool, width: int) -> Console:
     )
 
 
-def _say(console: Console, text: str, style: str = "", *, indent: str = "") -> None:
+def say(console: Console, text: str, style: str = "", *, indent: str = "") -> None:
     console.print(indent + one_line(text, 2000), style=style or None)
 
 
 def _head(console: Console, profile: m.Profile) -> None:
     environment = profile.environment
-    _say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
-    _say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
+    say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
+    say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
     console.print()
-    _say(console, f"{profile.verdict.status.upper()}: {profile.verdict.text}", _STYLES.get(profile.verdict.status, ""))
+    verdict = profile.verdict
+    if verdict.lead:
+        say(console, verdict.lead, "bold")
+    say(console, f"{verdict.status.upper()}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
+    if verdict.trust:
+        say(console, verdict.trust, indent="  ")
     said, more = summary.reasons(profile)
     for reason in said:
-        _say(console, reason, indent="  ")
+        say(console, reason, indent="  ")
     if more:
-        _say(console, f"{count(more)} more", indent="  ")
+        say(console, f"{count(more)} more", indent="  ")
     console.print()
 
 
 def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
     console.print(terminal(run_table.run_table(profile.runs, shown, "")))
-    _say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
+    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
-            _say(console, f"{run.key.slug} {ended}", "red")
+            say(console, f"{run.key.slug} {ended}", "red")
         for note in run.notes:
-            _say(console, f"{run.key.slug}: {note}")
+            say(console, f"{run.key.slug}: {note}")
     for note in summary.footnotes(profile):
-        _say(console, note)
+        say(console, note)
     console.print()
 
 
@@ -146,18 +151,18 @@ def _traces(console: Console, profile: m.Profile) -> None:
     files = trace_table.file_table(profile, limits)
     for file in files.rows:
         name, path, size, rank, steps, *_ = (cell.text for cell in file.cells)
-        _say(console, f"{name}: {path} ({size}), rank {rank}, steps {steps}")
+        say(console, f"{name}: {path} ({size}), rank {rank}, steps {steps}")
         for note in files.notes:
             if note[0] == name:
-                _say(console, f"note: {note[1]}", indent="  ")
+                say(console, f"note: {note[1]}", indent="  ")
     console.print()
     if profile.rank_balance is not None:
-        _say(console, f"ranks: {profile.rank_balance.text}", "bold")
+        say(console, f"ranks: {profile.rank_balance.text}", "bold")
         _blocks(console, trace_table.rank_blocks(profile.rank_balance, limits))
         console.print()
     for found in profile.differences:
         shown = trace_table.difference(found, limits, rows=_KERNELS, name=_KERNEL_NAME)
-        _say(console, f"{shown.title}: {shown.text}", "bold")
+        say(console, f"{shown.title}: {shown.text}", "bold")
         _blocks(console, shown.tables)
         console.print()
 
@@ -167,31 +172,31 @@ def _blocks(console: Console, blocks: Iterable[Block]) -> None:
         if isinstance(block, Table):
             console.print(terminal(block))
         elif isinstance(block, str):
-            _say(console, block)
+            say(console, block)
 
 
 def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
-        _say(console, "no finding")
+        say(console, "no finding")
     for same in grouped(profile.findings):
         level, cost = same.first.level, f"; costs {same.cost}" if same.cost else ""
         line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}"
-        _say(console, line, _LEVELS[level])
+        say(console, line, _LEVELS[level])
     console.print()
 
 
 def _watched(console: Console, profile: m.Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
-        _say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
+        say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
     earned = economics_table.sentences(profile)
     for sentence in earned:
-        _say(console, f"economics: {sentence}")
+        say(console, f"economics: {sentence}")
     if profile.checklist:
         failed = ", ".join(item.title for item in profile.checklist if item.status == "fail")
-        _say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
+        say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
     if memory := "; ".join(f"{run.key.slug} {line}" for run in profile.runs if (line := memory_table.line(run))):
-        _say(console, f"memory: {memory}")
+        say(console, f"memory: {memory}")
     if profile.trade_offs or earned or profile.checklist or memory:
         console.print()
 
@@ -203,22 +208,22 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
     busy = breakdown.busy_caption(kernels, run.step)
-    _say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
+    say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
     limits = replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=_NAME)
     table = kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
     table = table.only("kernel", "kind", "count", "total ms", "share")
     console.print(terminal(replace(table, totals=table.totals[:-1])))  # what all of them take is said above
-    _say(console, origin_table.known(kernels))
+    say(console, origin_table.known(kernels))
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
         if row.lines:
             more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
-            _say(console, f"kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
+            say(console, f"kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
     for sentence in origin_table.sentences(kernels):
-        _say(console, sentence)
+        say(console, sentence)
     if isinstance(kernels.roofline, m.Roofline):
-        _say(console, f"against the card: {roofline_table.sentence(kernels, kernels.roofline)}")
+        say(console, f"against the card: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        _say(console, f"held against HTA: {holistic_table.sentence(run.holistic)}")
+        say(console, f"held against HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:
-        _say(console, f"note: {warning}", indent="  ")
+        say(console, f"note: {warning}", indent="  ")
     console.print()

@@ -153,7 +153,7 @@
     const answers = [...document.querySelectorAll(".glance > div")];
     return paragraphs(
       `**${textOf(document.querySelector("h1"))}: ${allOf(".verdict .status")[0]}.** ${allOf(".verdict h2")[0]}`,
-      listed(allOf(".verdict li")),
+      listed([...allOf(".verdict .lead-line"), ...allOf(".verdict .trust"), ...allOf(".verdict li")]),
       listed(answers.map((one) => `${textOf(one.querySelector("dt"))}: ${textOf(one.querySelector("dd"))}`)),
       results && resultsText(results),
       allOf(".meta li").join(", "),

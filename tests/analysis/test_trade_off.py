@@ -68,7 +68,7 @@ def waiting(us: float, *, on: SyncRecord | None = None) -> SyncRecord:
     [
         (0.25, "keep the read", "the read with the work behind it is 2x as fast"),
         (1.0, "remove it", "the work done in every step is 2x as fast"),
-        (0.52, "inconclusive", "too noisy to rank"),
+        (0.52, "inconclusive", "their spreads overlap"),
     ],
 )
 def test_whole_evaluations_decide(guarded_s: float, verdict: str, words: str) -> None:
@@ -92,7 +92,7 @@ def test_the_sentence_has_the_figures_and_says_what_they_are() -> None:
     assert found.text == (
         "guarded.default takes 2.50 ms/candidate (TIMING, median, range 2.25 to 2.75, n = 3), "
         "always.default takes 5.00 ms/candidate (TIMING, median, range 4.50 to 5.50, n = 3): "
-        "the read with the work behind it is 2x as fast, in one process each"
+        "the read with the work behind it is 2x as fast, one process each"
     )
 
 
@@ -104,7 +104,7 @@ def test_one_evaluation_ranks_nothing() -> None:
     found = weighed(run(GUARDED, DONE, predicate(), evaluation_s=0.1), once)
 
     assert found.verdict == "inconclusive"
-    assert found.text.endswith("measured once (n = 1): not enough to rank")
+    assert found.text.endswith("measured once (n = 1)")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_without_evaluations_steps_decide_and_a_gpu_says_what_the_read_costs() -
     assert found.text == (
         "guarded.default takes 1.00 ms/step (TIMING, median, p10 to p90 0.920 to 1.08, n = 3), "
         "always.default takes 1.50 ms/step (TIMING, median, p10 to p90 1.38 to 1.62, n = 3): "
-        "the read with the work behind it is 1.5x as fast, in one process each; "
+        "the read with the work behind it is 1.5x as fast, one process each; "
         "under MEMORY's probes the host waited 310 us a step"
     )
 
@@ -161,7 +161,7 @@ def test_steps_whose_spreads_overlap_decide_nothing() -> None:
     found = weighed(guarded, run(ALWAYS, step_us=1050.0, evaluation_s=None))
 
     assert found.verdict == "inconclusive"
-    assert found.text.endswith("their spreads overlap")
+    assert "their spreads overlap" in found.text
 
 
 def test_a_wait_that_no_hook_timed_is_no_zero() -> None:

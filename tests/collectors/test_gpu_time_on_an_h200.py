@@ -10,10 +10,12 @@ import statistics
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kgprof import collectors
-from kgprof.model import Finding, Recording, RunRecord, Saving, TimingPass
+from kgprof.measures.traced_steps import TracedSteps, traced_steps
+from kgprof.model import Finding, Recording, RunRecord, Saving, Skipped, TimingPass
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 
@@ -67,3 +69,13 @@ def test_the_fix_saves_a_good_part_of_the_bound_and_no_more(
 
     assert left <= bound / 10  # a loader with workers is still waited for, a hundredth as long
     assert bound / 3 <= saved_us <= bound + spread_us
+
+
+def test_without_timing_the_gpu_never_works_longer_than_the_step(kept: tuple[Recording, ...]) -> None:
+    untimed = Skipped(reason="TIMING was not asked for")
+    for recording in kept:
+        runs = tuple(msgspec.structs.replace(run, timing=untimed) for run in recording.runs)
+        for run in Evidence(msgspec.structs.replace(recording, runs=runs)).runs:
+            traced = run.once(traced_steps)
+            assert isinstance(traced, TracedSteps)
+            assert traced.busy_us <= traced.step_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.measures.economics import NO_EAGER, NOT_FASTER, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
+from kgprof.measures.economics import NO_EAGER, NOISY_TIMES, NOT_FASTER, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
 from kgprof.model import (
     BreakEven,
     CompilePass,
@@ -108,6 +108,14 @@ def test_faster_and_slower_are_said_beyond_the_noise_only(step_us: tuple[float, 
     assert isinstance(found.cold, BreakEven) == (verdict == "pays")
     if verdict != "pays":
         assert found.cold == NOT_FASTER
+
+
+def test_steps_that_vary_too_much_weigh_nothing() -> None:
+    busy = [5000.0 if call % 2 else 2000.0 for call in range(20)]  # all of them above eager's
+
+    found = of(eager(900.0, 1000.0, 1100.0), compiled(*busy))
+
+    assert (found.verdict, found.cold, found.warm) == ("not observed", NOISY_TIMES, ONE_ROUND)
 
 
 def test_candidates_decide_where_both_runs_finished_theirs() -> None:

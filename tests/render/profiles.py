@@ -219,7 +219,7 @@ def as_is() -> Profile:
     """A user's own callable: one run, no evaluation, no baseline, nothing compiled, a trace without steps."""
     key = RunKey(strategy="train_step", mode="as-is")
     none = Skipped(reason="the workload has no whole evaluation")
-    kernels = _kernels(key, "cpu")
+    kernels = kernels_of(key, "cpu")
     run = msgspec.structs.replace(
         _run(KEYS[0]),
         key=key,
@@ -681,7 +681,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
 
 
 def _difference(run: RunKey) -> TraceDifference:
-    before, after = _kernels(run, "cpu"), _kernels(KEYS[0], "cpu")
+    before, after = kernels_of(run, "cpu"), kernels_of(KEYS[0], "cpu")
     return trace_diff.difference(before, after, run=run, against=run)
 
 
@@ -748,7 +748,7 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         ),
         compared_with=None if key == EAGER else EAGER,
         compile=_compile(key, step),
-        kernels=_kernels(key, device),
+        kernels=kernels_of(key, device),
         host=_host(step),
         flame=flame(factor=step / 600.0) if key in (EAGER, KEYS[5]) else Skipped(reason="its trace was too large"),
         observers=(
@@ -981,7 +981,7 @@ _CUDA_KERNELS = (
 )
 
 
-def _kernels(key: RunKey, device: str) -> KernelBreakdown:
+def kernels_of(key: RunKey, device: str) -> KernelBreakdown:
     compiled = key.mode != "eager"
     shares = _CUDA_KERNELS if device == "cuda" else _CPP_KERNELS if compiled else _CPU_KERNELS
     window = 20 * _STEP_US.get(key, 5210.0) * 1.3

@@ -66,12 +66,12 @@ def test_only_the_style_and_the_script_are_taken_as_they_are() -> None:
 
 def test_every_name_of_the_page_is_escaped() -> None:
     for template in TEMPLATES:
-        assert html._environment().autoescape(template.name)  # type: ignore[operator]
+        assert html.environment().autoescape(template.name)  # type: ignore[operator]
 
 
 def test_an_unknown_name_in_a_template_is_an_error() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        html._environment().from_string("{{ page.missing }}").render(page={})
+        html.environment().from_string("{{ page.missing }}").render(page={})
 
 
 def test_importing_the_renderers_costs_neither_jinja2_nor_rich() -> None:

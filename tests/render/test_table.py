@@ -53,7 +53,7 @@ TABLE = Table(
 
 def on_the_page(*blocks: object) -> str:
     source = '{% from "partials/macros.html.jinja" import blocks with context %}{{ blocks(items) }}'
-    return str(Markup(html._environment().from_string(source).render(items=blocks)))
+    return str(Markup(html.environment().from_string(source).render(items=blocks)))
 
 
 def on_a_terminal(table: Table) -> str:
