@@ -44,7 +44,7 @@ H200_TRACES = (
     "trace_reduce-overhead_plain",
     "trace_reduce-overhead_stack",
 )
-GRAPHS = "it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph"
+GRAPHS = holistic.GRAPHS_UNKNOWN
 
 
 def recorded(folder: Path, *strategies: str) -> Recording:
