@@ -14,7 +14,9 @@ TEST_PROCESSES ?= 2
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
 
-test: check-debian $(PROGRAMS) lint
+# mypy and the programs' packages need only .venv: each takes most of a minute on one core.
+test: check-debian $(READY)
+	$(MAKE) --no-print-directory --output-sync=target -j2 $(PROGRAMS) lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The tests marked long, which `make test` leaves out, one after the other; what they said is kept.

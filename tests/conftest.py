@@ -34,6 +34,9 @@ LONGEST = (
 _CACHE = Path(tempfile.mkdtemp(prefix="kgprof-tests-inductor-"))
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# Two test processes start programs on two cores: torch's threads would wait for each other, spinning.
+# tests/programs/test_own.py took 184 s of a processor with them and 148 s without, both times on a busy machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The tests' own job is not the job of the commands that they run.
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
     os.environ.pop(_name, None)

@@ -157,7 +157,7 @@ def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive(
     judged = judge(by_inductor, combined(budget, None, (), ""))
 
     assert judged.exit_code == 6
-    assert judged.verdict.text.endswith("cudagraph-skips not observed: CUDA graphs are not observable on a CPU run")
+    assert "cudagraph-skips not observed" in judged.verdict.text
 
 
 def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(

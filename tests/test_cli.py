@@ -133,7 +133,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
     ("args", "expected"),
     [
         (["profil"], ["error: no command 'profil'; did you mean 'profile'?", "see kgprof --help"]),
-        (["profile", "linkpre"], ["no workload 'linkpre'; did you mean 'linkpred'?", "pkg.mod:name"]),
+        (["profile", "linkpre"], ["did you mean 'linkpred'?", "pkg.mod:name"]),
         (["profile", "nowhere.py:step"], ["nowhere.py: no such file", "path/file.py:name"]),
         (["profile", "script.py"], ["script.py: no such file", "file.py:name"]),
         (["profile", "--stps", "3"], ["'--stps'", "--steps", "stand after --"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import html
 import itertools
 import math
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from importlib import resources
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 TOKENS, CREDENTIALS, SECRETS = "tokens and keys", "credentials in URLs", "values of variables named as secrets"
 SECRET, TOKEN = "<secret>", "<token>"
@@ -27,6 +29,7 @@ _WORDS = {name: tuple(words.split()) for name, words in _RULES["names"].items()}
 _FIND: dict[str, re.Pattern[str]] = {
     name: re.compile(find.lstrip("\n")) for name, find in _RULES["expressions"].items()
 }
+_ENCODED = frozenset("%&\x1b\\")
 _SHAPES = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_RULES['shapes'].values())})", re.ASCII)
 SWITCHES = frozenset(_RULES["switches"]["names"].split())
 
@@ -206,6 +209,12 @@ class Pattern(NamedTuple):
     needs: str = ""  # what every match holds: a text without it is not searched, which is most of the time
 
 
+class Pair(NamedTuple):
+    find: re.Pattern[str]  # with groups "name", "value" and, where the value is in quotes or the like, "q"
+    needs: tuple[str, ...]
+
+
+PAIRS = tuple(Pair(re.compile(each["find"]), tuple(each["needs"])) for each in _RULES["pairs"])
 PATTERNS = tuple(Pattern(**{**each, "find": re.compile(each["find"])}) for each in _RULES["patterns"])
 
 
@@ -221,6 +230,7 @@ def _without_values(text: str) -> str:
         option = name.startswith("-") and ":" not in by
         if option or set(by) & set(":="):
             placeholder = "=" not in by and value.isupper() and value.replace("_", "").isalpha()  # --token TOKEN
+            placeholder |= value == "default="  # ("--token", default="...")
             beside = not (option and placeholder)
         else:  # ("Authorization", "token ...")
             beside = quoted and bool(
@@ -233,14 +243,50 @@ def _without_values(text: str) -> str:
     return put + text[done:]
 
 
+def _without_pairs(text: str) -> str:
+    def put(found: re.Match[str]) -> str:
+        if not _hides(named(found["name"]), found["value"].strip(), quoted=found["q"] is not None):
+            return found[0]
+        first, last = (place - found.start() for place in found.span("value"))
+        return f"{found[0][:first]}{SECRET}{found[0][last:]}"
+
+    for find, needs in PAIRS:
+        if any(one in text for one in needs):
+            text = find.sub(put, text)
+    return text
+
+
+def _decoded(line: str) -> str:
+    """As a person would read it: without colours, entities, escapes of quotes and percents."""
+    if "%" in line:
+        line = _FIND["percents"].sub(lambda word: unquote(unquote(word[0])), line)
+    line = _FIND["colours"].sub("", line)
+    line = _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line) if "&" in line else line
+    line = _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line) if "\\u00" in line else line
+    return line.replace("\uff1a", ":").replace("\uff1d", "=")
+
+
 def without_secrets(text: str, counts: Counter[str]) -> str:
-    """The text with each secret replaced by what it was; ``counts`` how many, by category."""
+    """The text with each secret replaced by what it was; ``counts`` how many, by category. A line that holds one in
+    another encoding becomes the decoded one."""
+    text = _without_plain(text, counts)
+    if not (text.isascii() and _ENCODED.isdisjoint(text)):
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if (decoded := _decoded(line)) != line and (safe := _without_plain(decoded, counts)) != decoded:
+                lines[number] = safe
+        text = "\n".join(lines)
+    return text
+
+
+def _without_plain(text: str, counts: Counter[str]) -> str:
     for category, find, put, needs in PATTERNS:
         if needs in text:
             text, number = find.subn(put, text)
             counts.update({category: number} if number else {})
     before = (text.count(SECRET), text.count(TOKEN))
     if _FIND["in_names"].search(text):
+        text = _without_pairs(text)
         if "'" in text or '"' in text:
             whole = _behind_a_prefix(text)
             lines = text.splitlines(keepends=True) if whole == text else ()

@@ -19,8 +19,17 @@ from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings
 from kgprof.record import default_folder, folder_name, ranks, record
 from kgprof.record.private_names import private_names
-from kgprof.record.unfinished import Unfinished, refuse_overwriting
+from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overwriting
 from kgprof.workloads import loading, programs
+
+
+def refuse(output: Path, inputs: Iterable[Path], outputs: Iterable[Output]) -> None:
+    """Raises UsageError where the result would take the place of an input, of another output or of no result."""
+    files = [one.path for one in outputs if one.path is not None]
+    folders = [output / layout.FOLDER, output / layout.UNFINISHED]
+    refuse_overwriting(inputs, [*folders, *(output / name for name in layout.REPORTS), *files])
+    refuse_overwriting(files, folders)
+    refuse_in_the_way(output)
 
 
 @contextlib.contextmanager
@@ -28,10 +37,7 @@ def making(
     output: Path, inputs: Iterable[Path], outputs: Iterable[Output], context: Context, *, worth_keeping: bool = True
 ) -> Iterator[Unfinished]:
     """The unfinished folder of ``output``. Raises UsageError where an input would be overwritten or somebody writes."""
-    files = [one.path for one in outputs if one.path is not None]
-    folders = [output / layout.FOLDER, output / layout.UNFINISHED]
-    refuse_overwriting(inputs, [*folders, *(output / name for name in layout.REPORTS), *files])
-    refuse_overwriting(files, folders)
+    refuse(output, inputs, outputs)
     context.folder = output
     with Unfinished(output, worth_keeping=worth_keeping) as work:
         context.unfinished = work if worth_keeping else None
@@ -75,6 +81,8 @@ def run_here(
     named += [Path(arg.rpartition("=")[2]) for arg in options.workload_args]
     inputs = [*inputs, *(path for path in named if os.path.exists(path))]  # which takes any text for a path
     own = launched.folder(output) if launched is not None else output
+    if launched is not None:  # else the place of the whole would be looked at when the program has run
+        refuse(output, inputs, outputs)
     # A live line and what a script prints would write over each other.
     shown = progress.choose(quiet=quiet, live=not is_program)
     with making(own, inputs, outputs, context) as work:

@@ -26,7 +26,14 @@ DEEPEST = 100  # of JSON; torch's records nest some ten deep
 MAX_EXPANSION = 100  # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
 EXPANSION_FROM = 2**28  # unpacked bytes from which on that is looked at
 MANY_LINES = 2**20  # that a gzip file may have beside one for each of its bytes
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK = 2**20
+_BLANK_LINES = re.compile(rb"\n{3,}")
+# Windows has none of these four, and opens nothing below a descriptor.
+_FLAGS, _FOLDER_FLAGS = (
+    sum((getattr(os, name, 0) for name in names), os.O_RDONLY)
+    for names in (("O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC"), ("O_PATH", "O_DIRECTORY", "O_CLOEXEC"))
+)
+_IN_TURN = os.open in os.supports_dir_fd
 _MARK = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
 # The time that tomllib takes grows with the square of the parts of a key.
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
@@ -39,17 +46,36 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     folder = Path(os.path.realpath(within)) if within is not None else real.parent
     if not real.is_relative_to(folder):
         raise OSError(errno.ELOOP, f"it lies outside of {within}; put the file itself there", str(path))
-    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
-        above = descriptor
-        try:
-            descriptor = os.open(part, _FLAGS, dir_fd=above)
-        finally:
-            os.close(above)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    if _IN_TURN:
+        descriptor = os.open(folder, _FOLDER_FLAGS)
+        for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
+            above = descriptor
+            try:
+                descriptor = os.open(part, _FLAGS, dir_fd=above)
+            finally:
+                os.close(above)
+        status = os.fstat(descriptor)
+    else:  # looked at before it is opened: what is renamed in between is seen after it, but has been opened
+        before = os.lstat(real)
+        descriptor = os.open(real, _FLAGS | getattr(os, "O_BINARY", 0)) if stat.S_ISREG(before.st_mode) else -1
+        status = os.fstat(descriptor) if descriptor >= 0 else before
+        if not os.path.samestat(before, status):
+            os.close(descriptor)
+            raise OSError(errno.ELOOP, "it was replaced while it was opened; try again", str(path))
+    if not stat.S_ISREG(status.st_mode):
+        if descriptor >= 0:
+            os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file (a folder, a pipe or a device); name a file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def stands(path: Path, within: Path) -> bool:
+    """Whether there is a regular file that ``opened`` would open."""
+    try:
+        opened(path, within).close()
+    except OSError:
+        return False
+    return True
 
 
 def content(path: Path, most_bytes: int = JSON_BYTES, within: Path | None = None) -> bytes:
@@ -65,20 +91,33 @@ def lines(
     path: Path, within: Path | None, *, longest: int, most_bytes: int, most: int = sys.maxsize
 ) -> Iterator[bytes]:
     """Its lines without their ends, gzipped or not as its first bytes say: up to the first of more than ``longest``
-    bytes, and at most ``most`` of ``most_bytes`` unpacked. Then raises OSError; EOFError and zlib.error for damage."""
+    bytes, and at most ``most`` of ``most_bytes`` unpacked. Then raises OSError; EOFError and zlib.error for damage.
+    Of blank lines in a row one or a few are given."""
     with opened(path, within) as raw:
         size = os.fstat(raw.fileno()).st_size
         most, most_bytes = min(most, size + MANY_LINES), min(most_bytes, max(EXPANSION_FROM, MAX_EXPANSION * size))
         packed = raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         raw.seek(0)
         file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-        while line := file.readline(longest + 1):
-            most, most_bytes = most - 1, most_bytes - len(line)
-            if len(line) > longest:
+        begun: list[bytes] = []  # pieces of a line whose end has not come, and their bytes
+        held, is_long = 0, False
+        while block := file.read1(_BLOCK):
+            most, most_bytes = most - block.count(b"\n"), most_bytes - len(block)
+            *whole, rest = _BLANK_LINES.sub(b"\n\n", block).split(b"\n")
+            if whole:
+                whole[0], begun, held = b"".join((*begun, whole[0])), [], 0
+            begun.append(rest)
+            held += len(rest)
+            for line in whole:
+                if is_long := len(line) > longest:
+                    break
+                yield line
+            if is_long or held > longest:
                 raise OSError(f"a line is longer than {longest:,} bytes, and kgprof reads none that is")
             if most < 0 or most_bytes < 0:
                 raise OSError("it unpacks to more lines or bytes than kgprof reads of such a file")
-            yield line.removesuffix(b"\n")
+        if begun and (line := b"".join(begun)):
+            yield line
 
 
 def nests_deeper(text: bytes, most: int) -> bool:

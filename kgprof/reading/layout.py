@@ -38,6 +38,7 @@ from kgprof.errors import InputError
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
 UNFINISHED = "recording.unfinished"  # beside it, while a result is made: what takes the place of all this at the end
+PARTIAL = ".partial-"  # begins the name of a file that is not whole yet
 PLAN_LOG = "plan.log"  # only where there is no Recording to hold it
 REPORTS = ("report.html", "report.json")  # beside it
 TRACE_FILES = {row.name: row.trace_file for row in m.PASSES.values() if row.trace_file}

@@ -23,6 +23,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata, util
@@ -33,7 +34,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError, KgprofError
-from kgprof.reading import kineto, layout
+from kgprof.reading import files, kineto, layout
 from kgprof.reading.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES
 from kgprof.record import store
 from kgprof.record.children import BOOTSTRAP, HOME
@@ -41,6 +42,7 @@ from kgprof.record.scratch import scratch_folder
 
 LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
 NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
+ALL_S = 300.0  # for all traces of a Recording
 Answer = m.Holistic | m.Skipped
 Say = Callable[[str], None]
 Rows = Sequence[Mapping[str, Any]]
@@ -56,19 +58,29 @@ MEMORY_BYTES = 4 * 2**30  # it takes some 1.3 GB for a million events
 
 
 def asked(
-    recording: m.Recording, *, again: bool = False, say: Say = lambda text: None, limit_s: float = LIMIT_S
+    recording: m.Recording,
+    *,
+    again: bool = False,
+    say: Say = lambda text: None,
+    limit_s: float = LIMIT_S,
+    all_s: float = ALL_S,
 ) -> m.Recording:
     """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves the rest unasked."""
     answers: dict[m.RunKey, Answer] = {}
+    until = time.monotonic() + all_s
     try:
         for run in recording.runs:
             trace = layout.trace_path(recording, run.key, m.PassName.TRACE)
             kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
-            inside = trace.is_file() and trace.resolve().is_relative_to(Path(recording.folder).resolve())
-            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass) and inside
-            if on_gpu and (again or not kept.exists()):
-                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug}")
-                answers[run.key], is_its_own = ask(trace, limit_s)
+            on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass)
+            if on_gpu and (again or not kept.exists()) and files.stands(trace, Path(recording.folder)):
+                left_s = min(limit_s, until - time.monotonic())
+                if left_s <= 0:
+                    why = f"HTA had {all_s:g} s for all traces of this Recording, and those before it took them"
+                    answers[run.key] = m.Skipped(reason=why)
+                    continue
+                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug} (for {left_s:.0f} s at most)")
+                answers[run.key], is_its_own = ask(trace, left_s)
                 if is_its_own:
                     with contextlib.suppress(KgprofError):  # what cannot be written to is read all the same
                         store.write_json(kept, answers[run.key])
@@ -96,7 +108,7 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return m.Skipped(reason=f"HTA gave no answer within {limit_s:g} s"), False
+            return m.Skipped(reason=f"HTA gave no answer within {limit_s:.0f} s"), False
         except OSError as error:
             return m.Skipped(reason=f"HTA's process could not be started: {error.strerror or error}"), False
         if ended.returncode == 0:

@@ -86,9 +86,10 @@ class KeptRecords:
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.model.compile_records)."""
-    with store.replacing(path) as partial, gzip.open(partial, "wt", encoding="utf-8") as written:
+    # gzip.open would ask for the builtin open, which a program may have taken away.
+    with store.replacing(path) as partial, partial.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb") as packed:
         for line in lines:
-            written.write(json.dumps(line, default=str) + "\n")
+            packed.write((json.dumps(line, default=str) + "\n").encode())
 
 
 def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:

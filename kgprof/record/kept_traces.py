@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kgprof import model as m
 from kgprof.errors import InputError, UsageError
-from kgprof.reading import layout, recordings
+from kgprof.reading import files, layout, recordings
 
 # The order in which the report reads them: in KERNELS the generated C++ kernels have names.
 TRACED = (m.PassName.KERNELS, m.PassName.TRACE)
@@ -62,8 +62,7 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
 def _first(folder: Path, key: m.RunKey, wanted: Sequence[m.PassName]) -> KeptTrace | None:
     for name in wanted:
         path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
-        inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())  # no link leads out of it
-        if inside and recordings.read_pass(folder, key, name, m.TracePass) is not None:
+        if files.stands(path, folder) and recordings.read_pass(folder, key, name, m.TracePass) is not None:
             return KeptTrace(key=key, measured_in=name, path=path, size_bytes=path.stat().st_size)
     return None
 

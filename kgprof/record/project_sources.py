@@ -15,6 +15,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -110,12 +111,13 @@ def _package_and_version(imported: str) -> str:
     """``transformers 4.57.1``; empty for what no distribution is known to hold."""
     if imported == STANDARD_LIBRARY:
         return f"{STANDARD_LIBRARY} {platform.python_version()}"
-    for name in _distribution_names(imported):
-        try:
-            found = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
-            continue
-        return f"{found.metadata['Name']} {found.version}"
+    with suppress(ImportError, AttributeError):  # the program emptied sys.modules, and nothing can be imported any more
+        for name in _distribution_names(imported):
+            try:
+                found = metadata.distribution(name)
+            except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
+                continue
+            return f"{found.metadata['Name']} {found.version}"
     return ""
 
 

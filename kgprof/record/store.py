@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.errors import InputError, OutputError, UsageError
-from kgprof.reading.layout import FOLDER, HEADER, PLAN_LOG, PRIVATE, REPORTS, RESULT, exit_name, run_folder
+from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, PLAN_LOG, PRIVATE, REPORTS, RESULT, exit_name, run_folder
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
@@ -96,7 +96,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     stream = is_stream(path)
-    partial = path if stream else path.with_name(f".partial-{os.getpid()}-{path.name}")
+    partial = path if stream else path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial

@@ -38,6 +38,7 @@ NOT_THERE = "it is not in a TORCH_TRACE directory"
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
 LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
 MOST_BYTES = 2**34  # of a file, unpacked
+MOST_FOREIGN = 10**6  # lines of a file that are no record's, or of a payload that is too long
 
 _PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
@@ -149,18 +150,24 @@ def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tupl
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    room = LONGEST_PAYLOAD
+    room, foreign_lines = LONGEST_PAYLOAD, 0
     for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
             room -= len(line) + 64  # with what a line takes in memory
-            if room > 0:  # else it is not what torch wrote, and counts as damaged
+            if room > 0:
                 payload.append(line[1:])
-            continue
-        if prefix is not None:
-            yield prefix, b"\n".join(payload) if payload else None
-        prefix, payload, room = _PREFIX.fullmatch(line), [], LONGEST_PAYLOAD
-        if prefix is None and line:
+                continue
+            foreign_lines += 1  # it is not what torch wrote, and the record counts as damaged
+        else:
+            if prefix is not None:
+                yield prefix, b"\n".join(payload) if payload else None
+            prefix, payload, room = _PREFIX.fullmatch(line), [], LONGEST_PAYLOAD
+            if prefix is not None or not line:
+                continue
             found.damaged += 1
+            foreign_lines += 1
+        if foreign_lines > MOST_FOREIGN:
+            raise OSError(f"more than {MOST_FOREIGN:,} of its lines are no record of torch's")
 
 
 # ---------------------------------------------------------------- the directory

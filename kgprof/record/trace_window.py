@@ -111,8 +111,10 @@ class TraceWindow(Source):
             mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
             with (
                 store.replacing(self._path) as partial,
-                gzip.open(self._path) as lines,
-                gzip.open(partial, "wb") as out,
+                self._path.open("rb") as packed,
+                gzip.GzipFile(fileobj=packed) as lines,
+                partial.open("wb") as file,
+                gzip.GzipFile(fileobj=file, mode="wb") as out,
             ):
                 out.writelines(line.replace(mark, put) for line in lines)
             size = self._path.stat().st_size

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kgprof.errors import OutputError, UsageError
-from kgprof.reading.layout import FOLDER, HEADER, REPORTS, UNFINISHED
+from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, REPORTS, UNFINISHED
 
 LOCK = "lock"  # in the unfinished folder; names the process that holds it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
@@ -43,6 +43,14 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recordin
                 raise UsageError(f"{path} {why}", hint="name another place to write to")
 
 
+def refuse_in_the_way(output: Path) -> None:
+    """Raises UsageError where ``output`` holds what a result would replace, and that is no result."""
+    for name in (FOLDER, *REPORTS):
+        if (output / name).exists() and not (output / FOLDER / HEADER).is_file():
+            why = f"{output / name} is in the way, and it is not a Recording's"
+            raise UsageError(why, hint="name another folder with -o")
+
+
 class Unfinished:
     """The unfinished folder of ``output``, from the lock to ``finish``.
 
@@ -66,10 +74,6 @@ class Unfinished:
 
     def __enter__(self) -> Unfinished:
         self._made = [folder for folder in (self.output, *self.output.parents) if not folder.exists()]
-        for name in (FOLDER, *REPORTS):
-            if (self.output / name).exists() and not (self.output / FOLDER / HEADER).is_file():
-                why = f"{self.output / name} is in the way, and it is not a Recording's"
-                raise UsageError(why, hint="name another folder with -o")
         try:
             while not self._is_here():  # another run's end took the folder away
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,17 +123,22 @@ class Unfinished:
         raise UsageError(f"{self.folder} was moved, deleted or replaced while kgprof wrote to it", hint=hint)
 
     def finish(self) -> Path:
-        """Put everything in its place, the Recording first; what stood there is deleted last. Returns ``output``.
+        """Put everything that is whole in its place, the Recording first; what stood there is deleted last, and with
+        it a report that this result has none of. Returns ``output``.
 
         Raises UsageError where the folder has changed or cannot be moved.
         """
         self.check()
+        put = set()
         try:
             for entry in sorted(self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)):
                 if entry.is_dir() and (self.output / entry.name).exists():
                     _exchange(entry, self.output / entry.name)
-                elif entry.name != LOCK:
+                elif entry.name != LOCK and not entry.name.startswith(PARTIAL):
                     entry.replace(self.output / entry.name)
+                    put.add(entry.name)
+            for name in {*REPORTS} - put:
+                (self.output / name).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -94,6 +94,27 @@ FORMS = (
         "    '{name}': b'{value}',",
     ),
 )
+# With more than "=" or ":" between a name and its value, or in the letters of a shell, a page or an address.
+FAR_FORMS = (
+    *("  {name}: |\n    {value}\n  next: 1\n", "  {name}: >-\n    {value}\n", "{name} = <<EOT\n{value}\nEOT\n"),
+    *("env:\n- name: {name}\n  value: {value}\n", '[\n  {{\n    "name": "{name}",\n    "value": "{value}"\n  }}\n]'),
+    *(
+        'variable "{name}" {{\n  type = string\n  default = "{value}"\n}}\n',
+        "set -x {name} {value}",
+        "ENV {name} {value}",
+    ),
+    *('<add key="{name}" value="{value}" />', '<input name="{name}" value="{value}">', "| {name} | {value} |"),
+    *("aws configure set {name} {value}", "${{{name}:-{value}}}", "{name}: ${{oc.env:X,{value}}}", "{name} -> {value}"),
+    *("{name}: str = field(default='{value}')", "p.add_argument('--{name}', default='{value}')"),
+    *('let {name}: &str = "{value}";', 'public string {name} {{ get; set; }} = "{value}";'),
+    *("to=https%3A%2F%2Fh%2Fx%3F{name}%3D{value}%26z%3D1", "{{&quot;{name}&quot;: &quot;{value}&quot;}}"),
+    *(
+        "\x1b[31m{name}\x1b[0m=\x1b[32m{value}\x1b[0m",
+        "\\u0022{name}\\u0022: \\u0022{value}\\u0022",
+        "{name}\uff1a{value}",
+    ),
+)
+FAR_NAMES = ("password", "db_password", "clientSecret", "SECRET_KEY", "auth_token", "MYSQL_PWD", "passphrase")
 SHAPES = {
     "GitHub": "ghp_" + MIXED + "Ab3d",
     "GitHub, fine-grained": "github_pat_" + "11" + MIXED + "_" + MIXED,
@@ -137,6 +158,12 @@ PLACES = (
     "https://h.example/x?a={}&b=1",
     "run.py {} -v",
 )
+PEM = (
+    ("RSA ", "\\\\nMHcC\\\\nabcdEFGHijkl\\\\n-----END RSA PRIVATE KEY-----"),
+    ("RSA ", "\nINFO: MHcC\nINFO: abcdEFGHijkl\nINFO: -----END RSA PRIVATE KEY-----"),
+    ("", "', 'MHcC', 'abcdEFGHijkl', '-----END PRIVATE KEY-----']"),
+    ("EC ", "\\n'\n     'MHcC\\n'\n     'abcdEFGHijkl\\n')"),
+)
 WRITTEN = (  # a text, and what must not be seen of it
     ("password = b'x'", "b'x'"),
     ("os.environ['DB_PASSWORD'] = 'correct horse'", "horse"),
@@ -176,6 +203,26 @@ WRITTEN = (  # a text, and what must not be seen of it
     ('{"password": "hunter2', "hunter2"),
     ("aws_access_key_id = 'hunter2'", "hunter2"),
     ("passwords = ['hunter2', 'hunter3']", "hunter3"),
+    *((f"-----BEGIN {kind}PRIVATE KEY-----{text}", "abcdEFGHijkl") for kind, text in PEM),
+    ("key=-----BEGIN%20" + "PRIVATE%20KEY-----%0AMHcC%0AabcdEFGHijkl%0A-----END%20PRIVATE%20KEY-----", "abcdEFGHijkl"),
+    ("---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----\nabcdEFGHijkl\n---- END SSH2", "abcdEFGHijkl"),
+    ("PuTTY-User-Key-File-3: x\nPrivate-Lines: 1\nabcdEFGHijkl\nPrivate-MAC: 00ff", "abcdEFGHijkl"),
+    ("bob:$apr1$" + "abcdefgh$0123456789abcdefABCDEF", "0123456789abcdefABCDEF"),
+    ('Authorization: Digest username="bob", response="6629fae49393a05397450978507c4ef1"', "6629fae49393"),
+    ('{"name": "Authorization", "value": "Basic Ym9iOnB3"}', "Ym9iOnB3"),
+    ("postgres://bob:hun/ter2@h/db", "ter2"),
+    ("postgres://bob:hun@ter2@h/db", "ter2"),
+    ("dsn=postgresql%3A%2F%2Fbob%3Ahunter2%40h%2Fdb", "hunter2"),
+    ("jdbc:oracle:thin:bob/hunter2@//h:1521/x", "hunter2"),
+    ("SERVER=h;UID=bob;PWD={hunter2}", "hunter2"),
+    ("Server=h;User Id=sa;Password=hun ter2;Encrypt=no", "ter2"),
+    ("ALTER USER bob WITH PASSWORD 'hunter2'", "hunter2"),
+    ("unzip -P hunter2 x.zip", "hunter2"),
+    ("openssl enc -pass pass:hunter2 -in x", "hunter2"),
+    ("::add-mask::hunter2", "hunter2"),
+    ("ansible_become_pass: hunter2", "hunter2"),
+    ("    client-key-data: LS0tLS1CRUdJTi", "LS0tLS1"),
+    ("vault login hvs." + MIXED, MIXED),
 )
 CANARIES = (
     *((FORMS[i % len(FORMS)].format(name=name, value="hunter2!x"), "hunter2!x") for i, name in enumerate(NAMES)),
@@ -214,6 +261,14 @@ def test_each_name_is_known_in_each_form(form: str) -> None:
     texts = [form.format(name=name, value="hunter2!x") for name in NAMES]
 
     assert [text for text in texts if "hunter2" in shown(text)] == []
+
+
+@pytest.mark.parametrize("form", FAR_FORMS)
+def test_each_name_is_known_far_from_its_value(form: str) -> None:
+    texts = [form.format(name=name, value="hunter2!x") for name in FAR_NAMES]
+
+    assert [text for text in texts if "hunter2" in shown(text)] == []
+    assert [text for text in texts if shown(shown(text)) != shown(text)] == []
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -421,6 +476,20 @@ PLAIN = (
     *(
         "in the token that the secret names: nothing, with a password or a key of it",
         "Basic operations and a bearer of news",
+    ),
+    *(
+        "| token | count |\n| auth | 3 |",
+        "token -> embedding",
+        "def login(auth) -> Session:",
+        "set token ids; config set x 3",
+        "name: key, value: query",
+        '{"name": "cache_key", "value": "a/b"}',
+        "100%25 of the %3d tokens",
+        "\x1b[31mkey\x1b[0m: a &quot;b&quot;",
+        "client_key_data = load(path)",
+        "password: |",
+        "${HOME:-/root}/.cache",
+        "x = torch.where(token_mask, a, b)  # token -> id",
     ),
 )
 

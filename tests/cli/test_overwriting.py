@@ -180,6 +180,32 @@ def test_a_place_that_cannot_be_written_keeps_the_older_results(
         assert contents(mounted) == before, words
 
 
+def test_a_rank_looks_at_the_place_of_the_whole_before_its_program_starts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "s.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    (place / "mine").mkdir()
+    (place / "mine" / "report.html").write_text("mine", encoding="utf-8")
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+
+    assert "in the way" in refused("profile s.py -o mine", capsys)
+    assert "would be" in refused("profile s.py -o run -- --data=run/recording/s.py", capsys)
+    assert not (place / "ran").exists()
+    assert not list(place.glob("*/rank*"))
+
+
+def test_what_is_not_whole_and_what_is_older_stays_not_beside_a_new_result(place: Path) -> None:
+    with unfinished.Unfinished(place / "run") as work:
+        shutil.copytree(place / "base" / "recording", work.recording)
+        (work.folder / ".partial-7-report.html").write_text("half", encoding="utf-8")
+        (work.folder / "report.json").write_text("new", encoding="utf-8")
+        work.finish()
+
+    assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.json"}
+    assert (place / "run" / "report.json").read_text(encoding="utf-8") == "new"
+
+
 def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_stands(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,11 @@ stays.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -156,3 +157,29 @@ def cases_of(profile: Profile) -> list[tuple[str, bool]]:
 
 def group_sizes(profile: Profile) -> list[tuple[str, int]]:
     return [(group.first.rule, len(group.members)) for group in grouped(profile.findings)]
+
+
+LONG = 40  # characters, with four blanks: a sentence and no name
+
+
+def written(path: Path) -> Iterator[str]:
+    """The long texts of a module, without its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield from (part for part in map(str.strip, node.value.splitlines()) if len(part) >= LONG)
+
+
+def test_a_sentence_of_kgprofs_stands_in_one_test_file() -> None:
+    """So that it can be improved by changing it, its golden and one test."""
+    root = FIXTURES.parent
+    own = "\n".join(text for path in (root / "kgprof").rglob("*.py") for text in written(path))
+    found: dict[str, set[str]] = {}
+    for path in (root / "tests").rglob("test_*.py"):
+        for text in written(path):
+            if text.count(" ") >= 4 and text in own:
+                found.setdefault(text, set()).add(path.name)
+
+    assert len(found) > 50  # it looks where sentences are
+    assert {text: files for text, files in found.items() if len(files) > 1} == {}

@@ -79,11 +79,11 @@ READERS = {
     ),
     "TORCH_TRACE file": Reader(
         file=NAMED, base="empty", arguments=("report", "--torch-trace", f"in/{NAMED}", "-o", "out"),
-        begins=RECORD, many="\n" * 10_000_000,
+        begins=RECORD, many="\n" * 30_000_000,
     ),
     "TORCH_TRACE folder": Reader(
         file=f"{NAMED}.gz", base="empty", arguments=("report", "--torch-trace", "in", "-o", "out"), packed=True,
-        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 10_000_000, codes=PART_LOST,
+        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 30_000_000, codes=PART_LOST,
     ),
     "file that a record names": Reader(
         file="model.py", base="naming", arguments=("report", "--torch-trace", "in", "-o", "out"), codes=(EXIT_OK,),

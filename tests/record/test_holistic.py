@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,7 @@ H200_TRACES = (
     "trace_reduce-overhead_plain",
     "trace_reduce-overhead_stack",
 )
-GRAPHS = "it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph"
+GRAPHS = holistic.GRAPHS_UNKNOWN
 
 
 def recorded(folder: Path, *strategies: str) -> Recording:
@@ -166,7 +167,7 @@ def test_an_answer_is_kept_and_read_again_without_asking(tmp_path: Path, monkeyp
     monkeypatch.setattr(holistic, "ask", lambda trace, limit_s: pytest.fail("it was asked again"))
     second = holistic.asked(recordings.load(tmp_path))
 
-    assert said == ["HolisticTraceAnalysis reads the trace of cond.as-is"]
+    assert ["cond.as-is (for 120 s at most)" in line for line in said] == [True]
     assert answer_of(second) == answer_of(first) == msgspec.json.decode(bytes_of_it, type=Holistic)
     assert analyse(second) == analyse(recordings.load(tmp_path))
 
@@ -226,6 +227,25 @@ def test_hta_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept(recording) == []
 
 
+def test_the_traces_of_a_recording_share_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def ask(trace: Path, limit_s: float) -> tuple[Skipped, bool]:
+        limits.append(limit_s)
+        time.sleep(0.3)
+        return Skipped(reason="too long"), False
+
+    monkeypatch.setattr(holistic, "ask", ask)
+
+    recording = holistic.asked(recorded(tmp_path, "item_read", "cond", "nonzero"), limit_s=0.35, all_s=0.5)
+
+    reasons = [run.holistic.reason for run in recording.runs if isinstance(run.holistic, Skipped)]
+    assert reasons[0] == "too long"
+    assert reasons[-1] == "HTA had 0.5 s for all traces of this Recording, and those before it took them"
+    assert max(limits) <= 0.35
+    assert sum(limits) < 0.35 + 0.2
+
+
 def test_hta_that_takes_too_much_memory_is_refused_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given: pages that are asked for and never touched, so that this test takes no memory where the bound is not there
     pretend_hta(monkeypatch, tmp_path / "pretended", on_load="import numpy; self.rows = numpy.zeros(6 * 2**27)")
@@ -281,7 +301,7 @@ def test_report_asks_once_and_no_hta_not_at_all(tmp_path: Path, capsys: pytest.C
 
     assert cli.run(["report", str(tmp_path)]) == 0
     assert ((tmp_path / "report.html").read_bytes(), (tmp_path / "report.json").read_bytes()) == first
-    assert capsys.readouterr().err == "kgprof: HolisticTraceAnalysis reads the trace of cond.as-is\n"
+    assert capsys.readouterr().err.count("reads the trace of cond.as-is") == 1
 
 
 def test_a_recording_of_a_cpu_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

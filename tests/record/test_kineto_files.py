@@ -349,9 +349,7 @@ def test_nothing_to_measure_is_its_own_exit_code(tmp_path: Path, capsys: pytest.
     code, _, err = run(capsys, path, "-o", tmp_path / "out", "-q")
     assert code == 5
     assert "nothing was measured" in err
-    assert profile_in(tmp_path / "out").runs[0].kernels == Skipped(
-        reason="the trace holds no operator and no device kernel"
-    )
+    assert isinstance(profile_in(tmp_path / "out").runs[0].kernels, Skipped)
 
 
 def test_a_bomb_is_read_to_its_limit_and_the_report_says_so(

@@ -150,5 +150,5 @@ def run_by_python(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=500,
     )
