@@ -533,10 +533,6 @@ def sweep(
     precisions: tuple[str, ...],
     sizes: tuple[str, ...],
     timeout: float,
-    steps: int,
-    warmup: int,
-    seed: int,
-    device: str,
     **given: Any,
 ) -> int:
     """Which mode of torch.compile should WORKLOAD use, and does compiling pay? Run it in all of them.
@@ -576,15 +572,10 @@ def sweep(
     loading.find(workload)
     for size in grid.sizes or ((),):
         loading.check_arguments(workload, (*workload_args, *size))
+    strategies = (strategy,) if strategy else ()
+    measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
-        workload=workload,
-        workload_args=workload_args,
-        strategies=(strategy,) if strategy else (),
-        device=device,
-        steps=steps,
-        warmup=warmup,
-        seed=seed,
-        timeout_s=timeout,
+        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, **measured
     )
     return swept(asked, grid, **given, context=ctx.ensure_object(Context))
 

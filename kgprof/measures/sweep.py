@@ -42,10 +42,10 @@ def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
 
 
 def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
-    """The best cell and the runner-up of each size, and eager, which they are held against; none without a best."""
+    """The best cell and the runner-up of each size, and eager, which they are held against; none if nothing is."""
     found = weighed(sweep, executions)
     named = [cell for one in found.verdicts for cell in (one.best, one.runner_up) if cell is not None]
-    if not named:
+    if len(named) < 2:
         return []
     return list(dict.fromkeys([*named, *(each.cell for each in sweep.cells if not each.cell.compiles)]))
 

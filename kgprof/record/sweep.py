@@ -225,7 +225,11 @@ class Session:
     def _has_room(self, cell: m.Cell, turns: int) -> bool:
         """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
         are worth more than many that are not."""
-        begun = [each for each, found in self._cells.items() if found.processes and not found.failed]
+        begun = [
+            each
+            for each, found in self._cells.items()
+            if found.processes and not found.failed and not self._turned(found, turns)
+        ]
         warm_s = sum(self._expected_s(each, cold=False) for each in (*begun, cell)) * self._warm_turns(turns)
         ends = time.monotonic() + warm_s + self._expected_s(cell, cold=True)
         return not cell.compiles or ends <= self._ends
@@ -265,7 +269,8 @@ class Session:
         """One process, if it is expected to end in time. Raises KeyboardInterrupt."""
         found = self._cells[cell]
         if time.monotonic() + self._expected_s(cell, cold=cold) > self._ends and cell.compiles:
-            self._left_out(cell)
+            if not cold or not found.processes:  # a further cold start is no turn
+                self._left_out(cell)
             return
         number = len(found.processes) + 1
         key = m.RunKey(strategy=self.strategy, mode=cell.name)
