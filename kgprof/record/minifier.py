@@ -153,6 +153,7 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
             return False
 
     script = Path(question.folder) / SCRIPT_NAME
+    script.parent.mkdir(parents=True, exist_ok=True)
     name = options.workload.rpartition("/")[2]
     title = f"The smallest graph of {name}, strategy {question.strategy}, that differs from eager: {rung}."
     with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
