@@ -87,8 +87,7 @@ def swept(
             announce(session, cells, turns, repeats, minutes)
         found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
         found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
-        context.interrupted = found.interrupted
-        found = shown(found)
+        context.interrupted, found = found.interrupted, shown(found)
         page = sheet(found, further(found))
         texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
         store.write_reports(work.folder, texts)

@@ -58,7 +58,7 @@ if __name__ == "__main__":
     compiled = torch.compile(Repro(), {compile})
     eager, found = outcome(Repro(), inputs), outcome(compiled, inputs)
     try:
-        wide = outcome(*cast_to_fp64(Repro(), inputs))
+        wide = outcome(*cast_to_fp64(torch.fx.symbolic_trace(Repro()), inputs))
     except Exception as error:
         print("float64 cannot run it:", error)
         wide = {{}}
@@ -153,6 +153,7 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
             return False
 
     script = Path(question.folder) / SCRIPT_NAME
+    script.parent.mkdir(parents=True, exist_ok=True)
     name = options.workload.rpartition("/")[2]
     title = f"The smallest graph of {name}, strategy {question.strategy}, that differs from eager: {rung}."
     with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
@@ -166,7 +167,7 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
         def keep(smaller: torch.fx.GraphModule, left: Sequence[Any], finished: bool = False) -> None:
             save(script, title, smaller, list(left), settings)
             targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
-            names = tuple(torch.typename(each) if callable(each) else str(each) for each in targets)
+            names = tuple(getattr(each, "__name__", str(each)) for each in targets)
             minified = m.Minified(
                 script=str(script), operators=names, nodes_before=before, attempts=attempts, finished=finished
             )
