@@ -55,7 +55,7 @@ def captured(
     target = loading.find(options.workload)
     inputs = [target.file] if target is not None and target.file is not None else []
     folder = output if output is not None else default_folder(options.workload)
-    with making(folder, inputs, outputs, context, worth_keeping=False) as work:
+    with making(folder, inputs, outputs, context, worth_keeping=False, names=tuple(FILES)) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
         with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as shown:
             trying = captures.Captures(options, scratch, shown, question)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kgprof import model as m
@@ -23,21 +23,30 @@ from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overw
 from kgprof.workloads import loading, programs
 
 
-def refuse(output: Path, inputs: Iterable[Path], outputs: Iterable[Output]) -> None:
+def refuse(
+    output: Path, inputs: Iterable[Path], outputs: Iterable[Output], names: Sequence[str] = layout.REPORTS
+) -> None:
     """Raises UsageError where the result would take the place of an input, of another output or of no result."""
     files = [one.path for one in outputs if one.path is not None]
     folders = [output / layout.FOLDER, output / layout.UNFINISHED]
-    refuse_overwriting(inputs, [*folders, *(output / name for name in layout.REPORTS), *files])
+    refuse_overwriting(inputs, [*folders, *(output / name for name in names), *files])
     refuse_overwriting(files, folders)
-    refuse_in_the_way(output)
+    refuse_in_the_way(output, names)
 
 
 @contextlib.contextmanager
 def making(
-    output: Path, inputs: Iterable[Path], outputs: Iterable[Output], context: Context, *, worth_keeping: bool = True
+    output: Path,
+    inputs: Iterable[Path],
+    outputs: Iterable[Output],
+    context: Context,
+    *,
+    worth_keeping: bool = True,
+    names: Sequence[str] = layout.REPORTS,
 ) -> Iterator[Unfinished]:
-    """The unfinished folder of ``output``. Raises UsageError where an input would be overwritten or somebody writes."""
-    refuse(output, inputs, outputs)
+    """The unfinished folder of ``output``, for a result of these files. Raises UsageError where an input or somebody's
+    file would be overwritten, or somebody writes."""
+    refuse(output, inputs, outputs, names)
     context.folder = output
     with Unfinished(output, worth_keeping=worth_keeping) as work:
         context.unfinished = work if worth_keeping else None

@@ -67,7 +67,7 @@ def swept(
 
     live = not programs.is_program(asked.workload)
     with (
-        making(output, inputs, outputs, context, worth_keeping=False) as work,
+        making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
         progress.choose(quiet=quiet, live=live) as phases,
     ):

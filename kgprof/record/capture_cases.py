@@ -119,11 +119,8 @@ class _Attempt:
             self._phase("capture")
             inputs = self._read.inputs
             graphed = self._capturer.callables(lambda *_: self._called(), [held.program for held in inputs])
-
-            def call(number: int) -> object:
-                return graphed(*(held.elsewhere(number) for held in inputs))
-
-            return self._judged(call, copied=True)
+            arguments = [[held.elsewhere(number) for held in inputs] for number in range(ROUNDS)]  # made before timing
+            return self._judged(lambda number: graphed(*arguments[number]), copied=True)
         self._phase("warm-up")
         with self._capturer.warming_up() if case.way is m.CaptureWay.CAPTURE else contextlib.nullcontext():
             for _ in range(0 if case.new_shape else case.warmups):

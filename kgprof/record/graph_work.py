@@ -276,6 +276,7 @@ def _moved(operator: Any, arguments: Any, result: Any) -> Iterator[int]:
     """Operands and results, each once; of what is looked up by index no more than comes out of it."""
     name = operator._schema.name
     taken, given = ([one for one in tree_leaves(side) if isinstance(one, torch.Tensor)] for side in (arguments, result))
+    taken = list({id(one): one for one in taken}.values())
     if name.endswith(("copy_", "fill_", "zero_")):  # what stood there before is not read
         taken = taken[1:]
     out = sum(map(_tensor_bytes, given))

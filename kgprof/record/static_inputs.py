@@ -173,8 +173,7 @@ class StaticInputs:
         """After one call from the saved state: what has changed is state, and what is neither that nor a weight an
         input. Only floats get other values where there are any: shuffled indices may be none."""
         self._written = [held for held in self._held if _differs(held.flat, held.saved)]
-        written = {held.name for held in self._written}
-        self.inputs = [held for held in self._held if not held.is_weight and held.name not in written]
+        self.inputs = [held for held in self._held if not held.is_weight and held not in self._written]
         floats = [held for held in self.inputs if held.saved.is_floating_point() or held.saved.is_complex()]
         for held in floats or self.inputs:
             held.make_variants(floats=bool(floats))
@@ -336,7 +335,7 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
     tolerance = max(relative * float(finite.max()) if finite.numel() else 0.0, 1e-9 if relative else 0.0)
     apart = (ours - theirs).abs()
     same = (ours == theirs) | (ours.isnan() & theirs.isnan())
-    apart = torch.where(same, 0.0, apart.nan_to_num(nan=float("inf")))
+    apart = torch.where(same, 0.0, apart.nan_to_num(nan=float("inf"), posinf=float("inf")))
     at = int(apart.argmax())
     index = tuple(int(each) for each in np.unravel_index(at, tuple(expected.shape)))
     largest = float(apart.reshape(-1)[at])

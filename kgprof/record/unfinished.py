@@ -12,10 +12,13 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from kgprof.errors import OutputError, UsageError
+from kgprof.reading import files
 from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, REPORTS, UNFINISHED
 
 LOCK = "lock"  # in the unfinished folder; names the process that holds it
@@ -43,12 +46,36 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recordin
                 raise UsageError(f"{path} {why}", hint="name another place to write to")
 
 
-def refuse_in_the_way(output: Path) -> None:
-    """Raises UsageError where ``output`` holds what a result would replace, and that is no result."""
-    for name in (FOLDER, *REPORTS):
-        if (output / name).exists() and not (output / FOLDER / HEADER).is_file():
-            why = f"{output / name} is in the way, and it is not a Recording's"
-            raise UsageError(why, hint="name another folder with -o")
+def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
+    """Raises UsageError where ``output`` holds what a result would replace, and that is no result. ``names``: the
+    result's files, REPORTS beside a Recording, or others whose JSON names the kgprof that wrote it."""
+    if names == REPORTS:
+        names, own, whose = (FOLDER, *REPORTS), (output / FOLDER / HEADER).is_file(), "a Recording's"
+    else:
+        written = (output / name for name in names if name.endswith(".json"))
+        own, whose = any(map(_names_kgprof, written)), "an earlier result's"
+    for name in names:
+        if (output / name).exists() and not own:
+            raise UsageError(
+                f"{output / name} is in the way, and it is not {whose}", hint="name another folder with -o"
+            )
+
+
+class _Machine(msgspec.Struct):
+    kgprof: str
+
+
+class _Written(msgspec.Struct):
+    schema_version: int
+    environment: _Machine
+
+
+def _names_kgprof(path: Path) -> bool:
+    try:
+        msgspec.json.decode(files.content(path), type=_Written)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return True
 
 
 class Unfinished:
@@ -129,7 +156,7 @@ class Unfinished:
         Raises UsageError where the folder has changed or cannot be moved.
         """
         self.check()
-        put = set()
+        put, recorded = set(), self.recording.is_dir()
         try:
             for entry in sorted(self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)):
                 if entry.is_dir() and (self.output / entry.name).exists():
@@ -137,7 +164,7 @@ class Unfinished:
                 elif entry.name != LOCK and not entry.name.startswith(PARTIAL):
                     entry.replace(self.output / entry.name)
                     put.add(entry.name)
-            for name in {*REPORTS} - put:
+            for name in {*REPORTS} - put if recorded else ():
                 (self.output / name).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error

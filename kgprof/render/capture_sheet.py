@@ -55,7 +55,8 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         why = next((result.why for result in report.results), "nothing was tried")
         return m.VerdictStatus.INCONCLUSIVE, f"No case could be run: {why}."
     if isinstance(report.advice, m.Skipped):
-        failed = any(result.outcome is not m.CaptureOutcome.CORRECT for result in report.results)
+        harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
+        failed = any(result.outcome not in harmless for result in report.results)
         status = m.VerdictStatus.FAILED if failed else m.VerdictStatus.INCONCLUSIVE
         return status, f"No recommendation: {report.advice.reason}."
     sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
@@ -79,7 +80,7 @@ def _table(report: m.CaptureReport) -> Table:
         Column("outcome", style=""),
         Column("against eager", style="", title="the largest difference of an element; or why there is none"),
         Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
-        Column("copies, µs", title="TIMING: median of copy_ into all inputs"),
+        Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
     )
     return Table(label="cases and their outcomes", columns=columns, rows=tuple(map(_row, report.results)))
 

@@ -8,7 +8,7 @@ from kgprof import model as m
 from kgprof.render.chart import broken_down
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure, ratio, size
+from kgprof.render.quantity import DASH, figure, percent, ratio, size
 from kgprof.render.table import Block, Cell, Row, Table, known, missing, number, plain, row, share, whole
 from kgprof.wording import middle_out, plural
 
@@ -40,9 +40,8 @@ def _head(run: m.RunReport, work: m.GraphWork) -> Cell:
     return Cell(f"{run.key.slug} {work.compile_id}{' backward' if work.backward else ''}")
 
 
-def _bytes(value: int, *, at_least: bool = False) -> Cell:
-    least = "\N{GREATER-THAN OR EQUAL TO} " if at_least else ""
-    return Cell(f"{least}{size(value)}", value=float(value))
+def _bytes(value: int) -> Cell:
+    return Cell(size(value), value=float(value))
 
 
 def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
@@ -55,12 +54,12 @@ def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
         if isinstance(run.fusion, m.Fusion) and isinstance(run.fusion.kernels, float):
             eager = run.fusion.eager_kernels
             beside = f"; {run.key.strategy}.{m.EAGER}: {figure(eager)}" if isinstance(eager, float) else ""
-            notes.append(f"{run.key.slug}: {figure(run.fusion.kernels)} kernels a step in TRACE{beside}")
+            notes.append(f"{run.key.slug}: {figure(run.fusion.kernels)} kernels per step in TRACE{beside}")
     if more := len(graphs) - limits.lines:
         notes += [f"{more:,} more graphs in report.json."] if more > 0 else []
     headings = (
         *("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "moved / must"),
-        *("\N{MICRO SIGN}s a call", "GB/s", "of a copy's rate"),
+        *("\N{MICRO SIGN}s/call", "GB/s", "of copy bandwidth"),
     )
     rows = (_fused(run, graph) for run, graph in graphs[: limits.lines])
     return plain(FUSION, headings, rows), *notes
@@ -68,21 +67,26 @@ def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
 
 def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
     work = graph.work
-    least = work.unknown > 0
+    least = "\N{GREATER-THAN OR EQUAL TO} " if work.unknown else ""
     unknown = (f"{work.unknown} of unknown size",) if least else ()
     generated = f"{work.generated:,} generated"
-    times = Cell(ratio(work.moved_bytes / work.needed_bytes), value=work.moved_bytes / work.needed_bytes)
+
+    def at_least(text: str, value: float) -> Cell:
+        return Cell(f"{least}{text}", value=value)
+
+    times = work.moved_bytes / max(1, work.needed_bytes)
+    why = unknown[0] if unknown else "" if work.needed_bytes else "no kernel reads its inputs or writes its outputs"
     return row(
         _head(run, work),
         known(work.eager, lambda eager: whole(eager.operators)),
         whole(work.kernels, generated, *unknown),
         known(work.eager, lambda eager: _bytes(eager.bytes_moved)),
-        _bytes(work.moved_bytes, at_least=least),
-        _bytes(work.needed_bytes),
-        times if work.needed_bytes else missing("no kernel reads its inputs or writes its outputs"),
+        at_least(size(work.moved_bytes), work.moved_bytes),
+        at_least(size(work.needed_bytes), work.needed_bytes),
+        missing(why) if why else Cell(ratio(times), value=times),
         known(graph.us, lambda us: number(us, plural(graph.calls, "call") if isinstance(graph.calls, int) else "")),
-        known(graph.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate)),
-        known(graph.of_copy, share),
+        known(graph.bytes_per_s, lambda rate: at_least(figure(rate / 1e9), rate)),
+        known(graph.of_copy, lambda part: at_least(percent(part), part)),
     )
 
 
@@ -131,7 +135,17 @@ def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     tuned.sort(key=lambda each: -each[1].seconds)
     blocks: list[Block] = []
     if tuned:
-        headings = ("run", "kernel", "inputs", "chosen", "tried", "its \N{MICRO SIGN}s", "next", "slowest", "seconds")
+        headings = (
+            "run",
+            "kernel",
+            "inputs",
+            "chosen",
+            "tried",
+            "chosen, \N{MICRO SIGN}s",
+            "next, \N{MICRO SIGN}s",
+            "slowest, \N{MICRO SIGN}s",
+            "search, s",
+        )
         blocks.append(plain(AUTOTUNED, headings, (_tuned(*each) for each in tuned[: limits.lines]), words=4))
         seconds = sum(one.seconds for _, one in tuned)
         more = f", {len(tuned) - limits.lines:,} of them in report.json only" if len(tuned) > limits.lines else ""

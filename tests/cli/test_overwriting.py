@@ -17,6 +17,7 @@ from tests.record import handmade, scripted
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "torch_trace" / "two_ranks"
 TRACE = "run/recording/runs/fused.default/trace.json.gz"
+CAPTURE = TRACES.parents[1] / "captures" / "h200" / "fusion.json"
 RANK = "dedicated_log_torch_trace_rank_0_frox0meq.log.gz"
 
 # Each reads something that it would replace, or lies in what it would replace. {p} is the folder of all.
@@ -204,6 +205,31 @@ def test_what_is_not_whole_and_what_is_older_stays_not_beside_a_new_result(place
 
     assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.json"}
     assert (place / "run" / "report.json").read_text(encoding="utf-8") == "new"
+
+
+@pytest.mark.parametrize(("verb", "name"), [("capture", "capture"), ("sweep", "sweep")])
+def test_a_file_that_kgprof_did_not_write_is_not_replaced(
+    place: Path, verb: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "mine").mkdir()
+    for suffix, text in {"html": "mine", "json": '{"schema_version": 1, "environment": {}}'}.items():
+        (place / "mine" / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+        before = contents(place)
+
+        assert "in the way" in refused(f"{verb} s.py:step -o mine", capsys)
+        assert contents(place) == before
+
+
+def test_an_earlier_result_is_replaced_and_the_reports_beside_it_stay(place: Path) -> None:
+    shutil.copy(CAPTURE, place / "run" / "capture.json")
+    before = contents(place / "run")
+    unfinished.refuse_in_the_way(place / "run", ("capture.json", "capture.html"))
+
+    with unfinished.Unfinished(place / "run", worth_keeping=False) as work:
+        (work.folder / "capture.json").write_text("new", encoding="utf-8")
+        work.finish()
+
+    assert contents(place / "run") == {**before, "capture.json": b"new"}
 
 
 def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_stands(

@@ -43,6 +43,12 @@ def test_a_gather_reads_no_more_than_it_gives() -> None:
     assert forward == m.EagerWork(operators=1, bytes_moved=8 * 8 + 2 * FLOAT * 8 * 4)
 
 
+def test_an_operand_that_is_given_twice_is_read_once() -> None:
+    forward, _ = eager_work(lambda x: x * x, (torch.randn(8),))
+
+    assert forward == m.EagerWork(operators=1, bytes_moved=2 * FLOAT * 8)
+
+
 def test_a_graph_that_needs_its_data_says_so() -> None:
     forward, backward = eager_work(lambda x: x[x > 0], (torch.randn(8),))
 

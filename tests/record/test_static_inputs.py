@@ -127,14 +127,32 @@ def test_rounding_is_no_difference_and_old_values_are() -> None:
     assert (far.of, far.index, far.expected, far.got, far.largest) == ("result", (0,), "-1", "1", 2.0)
 
 
-def test_another_shape_and_a_value_that_is_not_finite_are_differences() -> None:
+def test_variables_of_one_name_are_apart() -> None:
+    def pair() -> tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor]]:
+        def reading(x: torch.Tensor) -> Callable[[], torch.Tensor]:
+            return lambda: x * 2
+
+        def writing(x: torch.Tensor) -> Callable[[], torch.Tensor]:
+            return lambda: x.add_(1)
+
+        return reading(torch.randn(4)), writing(torch.randn(4))
+
+    reads, writes = pair()
+
+    found = inputs_of(lambda: (reads(), writes()))
+
+    assert names(found) == ["x"]
+
+
+@pytest.mark.parametrize("other", [float("nan"), float("inf")])
+def test_another_shape_and_a_value_that_is_not_finite_are_differences(other: float) -> None:
     ones = torch.ones(2, 2)
-    broken = torch.tensor([[1.0, 1.0], [1.0, float("nan")]])
+    broken = torch.tensor([[1.0, 1.0], [1.0, other]])
 
     shape, value = (worst([{"result": ones}], [{"result": got}]) for got in (ones[:1], broken))
 
     assert shape is not None
     assert value is not None
     assert (shape.expected, shape.got) == ("shape (2, 2)", "shape (1, 2)")
-    assert (value.index, value.got, value.largest, value.differing) == ((1, 1), "nan", None, 1)
+    assert (value.index, value.got, value.largest, value.differing) == ((1, 1), str(other), None, 1)
     assert worst([{"result": broken}], [{"result": broken.clone()}]) != value

@@ -103,6 +103,15 @@ def test_no_case_that_could_be_run_is_said_with_its_reason() -> None:
     assert (page.status, page.verdict) == (m.VerdictStatus.INCONCLUSIVE, "No case could be run: no CUDA device.")
 
 
+@pytest.mark.parametrize(
+    ("worst", "status"), [(CaptureOutcome.NOT_APPLICABLE, "inconclusive"), (CaptureOutcome.HUNG, "failed")]
+)
+def test_without_a_recommendation_only_what_went_wrong_is_a_failure(worst: CaptureOutcome, status: str) -> None:
+    page = capture_sheet(report(result(CaptureOutcome.CORRECT), result(worst)))
+
+    assert page.status == status
+
+
 def test_an_interruption_names_what_was_not_tried() -> None:
     page = capture_sheet(report(result(CaptureOutcome.CORRECT), interrupted=True, not_tried=("callables-eager",)))
 

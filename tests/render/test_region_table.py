@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from kgprof import model as m
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
+from kgprof.render.quantity import DASH
 from kgprof.render.region_table import buffer_blocks, fusion_blocks, generator_table, tuning_blocks
 from tests.render import profiles
 from tests.render.tables import notes, tables, texts
@@ -47,12 +49,23 @@ def test_a_graph_beside_eager_mode() -> None:
     (table,) = tables(blocks)
     assert texts(table) == (
         (
-            *("batched.default 0/0", "10", "9", "483 MiB", "\N{GREATER-THAN OR EQUAL TO} 471 MiB", "51.0 MiB"),
-            *("9.23×", "1,452", "340", "8.0 %"),
+            *("batched.default 0/0", "10", "9", "483 MiB", "\N{GREATER-THAN OR EQUAL TO} 471 MiB"),
+            *("\N{GREATER-THAN OR EQUAL TO} 51.0 MiB", DASH, "1,452"),
+            *("\N{GREATER-THAN OR EQUAL TO} 340", "\N{GREATER-THAN OR EQUAL TO} 8.0 %"),
         ),
     )
     assert table.rows[0].cells[2].details == ("4 generated", "1 of unknown size")
-    assert notes(blocks) == ("batched.default: 9.00 kernels a step in TRACE; batched.eager: 10.0",)
+    assert table.rows[0].cells[6].title == "1 of unknown size"
+    assert notes(blocks) == ("batched.default: 9.00 kernels per step in TRACE; batched.eager: 10.0",)
+
+
+@pytest.mark.parametrize(("needed", "shown"), [(493_922_320 // 2, "2.00×"), (0, DASH)])
+def test_what_is_moved_beside_what_must_be(needed: int, shown: str) -> None:
+    work = msgspec.structs.replace(FORWARD.work, unknown=0, needed_bytes=needed)
+
+    (table,) = tables(fusion_blocks((with_graphs(msgspec.structs.replace(FORWARD, work=work)),), LIMITS))
+
+    assert (texts(table)[0][6], texts(table)[0][8]) == (shown, "340")
 
 
 def test_buffers_and_in_training_what_is_saved() -> None:
