@@ -196,17 +196,6 @@ def test_a_rank_looks_at_the_place_of_the_whole_before_its_program_starts(
     assert not list(place.glob("*/rank*"))
 
 
-def test_what_is_not_whole_and_what_is_older_stays_not_beside_a_new_result(place: Path) -> None:
-    with unfinished.Unfinished(place / "run") as work:
-        shutil.copytree(place / "base" / "recording", work.recording)
-        (work.folder / ".partial-7-report.html").write_text("half", encoding="utf-8")
-        (work.folder / "report.json").write_text("new", encoding="utf-8")
-        work.finish()
-
-    assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.json"}
-    assert (place / "run" / "report.json").read_text(encoding="utf-8") == "new"
-
-
 @pytest.mark.parametrize(("verb", "name"), [("capture", "capture"), ("sweep", "sweep")])
 def test_a_file_that_kgprof_did_not_write_is_not_replaced(
     place: Path, verb: str, name: str, capsys: pytest.CaptureFixture[str]
@@ -230,6 +219,17 @@ def test_an_earlier_result_is_replaced_and_the_reports_beside_it_stay(place: Pat
         work.finish()
 
     assert contents(place / "run") == {**before, "capture.json": b"new"}
+
+
+def test_what_is_not_whole_and_what_is_older_stays_not_beside_a_new_result(place: Path) -> None:
+    with unfinished.Unfinished(place / "run") as work:
+        shutil.copytree(place / "base" / "recording", work.recording)
+        (work.folder / ".partial-7-report.html").write_text("half", encoding="utf-8")
+        (work.folder / "report.json").write_text("new", encoding="utf-8")
+        work.finish()
+
+    assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.json"}
+    assert (place / "run" / "report.json").read_text(encoding="utf-8") == "new"
 
 
 def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_stands(
