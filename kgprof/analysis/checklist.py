@@ -291,7 +291,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
 
 def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
     warm = {  # where it is known in which step each was
-        run.key: [(one.function, one.call) for one in run.compile.compilations if one.call and one.call >= since]
+        run.key: [one for one in run.compile.compilations if one.call and one.call >= since]
         for run in seen.evidence.recording.runs
         if run.key in seen.compiled
         and isinstance(run.compile, m.CompilePass)
@@ -302,7 +302,9 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
     late = [
         f"{function} is compiled in {plural(number, 'step')} of {key.slug} after warm-up"
         for key, compilations in warm.items()
-        for function, number in Counter(function for function, _ in set(compilations)).items()
+        for (function, _), number in Counter(
+            of for of, _ in {((one.function, one.location), one.call) for one in compilations}
+        ).items()
         if number > 1
     ]
     once = plural(sum(map(len, warm.values())), "compilation")

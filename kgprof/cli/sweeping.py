@@ -21,13 +21,14 @@ from kgprof.reading import files, layout
 from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import children, default_folder, store
+from kgprof.record.cache_start import shipped_cache
 from kgprof.record.ladder import climb
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.render import sheet as printers
-from kgprof.render.ladder_table import ladder_section, shapes_section
+from kgprof.render.ladder_table import ladder_section, shapes_section, shipped_section
 from kgprof.render.sheet import Section
 from kgprof.render.sweep import sheet
 from kgprof.wording import plural, short
@@ -135,6 +136,10 @@ def tried(
                 asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, shapes=policies)
+        if ladder:
+            on_phase("a start with shipped caches")
+            shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch)
+            found = msgspec.structs.replace(found, shipped=shipped)
     except KeyboardInterrupt:
         return msgspec.structs.replace(found, interrupted=True)
     return found
@@ -143,7 +148,8 @@ def tried(
 def further(found: m.Sweep) -> tuple[Section, ...]:
     """What was tried on the best cell."""
     shapes = () if found.shapes is None else (shapes_section(found.shapes),)
-    return (ladder_section(found.ladder), *shapes)
+    shipped = () if found.shipped is None else (shipped_section(found.shipped),)
+    return (ladder_section(found.ladder), *shapes, *shipped)
 
 
 def exit_code(found: m.Sweep) -> int:

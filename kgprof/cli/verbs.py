@@ -456,7 +456,11 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     metavar="'OPTIONS'",
     help="Sweep once with these options of the workload, for example --size '--batch 64'. Repeatable.",
 )
-@click.option("--ladder/--no-ladder", default=True, help="Hold the results of the best cell to float64.  [default: on]")
+@click.option(
+    "--ladder/--no-ladder",
+    default=True,
+    help="Hold the results of the best cell to float64, and time a start with shipped caches.  [default: on]",
+)
 @click.option(
     "--sizes",
     "varying",

@@ -200,6 +200,7 @@ class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
     One process each.
     """
 
+    cell: str  # its name
     cold: Start
     loaded: Start
     artifact_bytes: int

@@ -9,7 +9,7 @@ from kgprof.model.findings import VerdictStatus
 from kgprof.model.ladder import Ladder
 from kgprof.model.options import AS_IS, EAGER
 from kgprof.model.passes import CompileStages, Exit, Outcome
-from kgprof.model.recording import Environment
+from kgprof.model.recording import Environment, ShippedCache
 from kgprof.model.shapes import Shapes
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread
@@ -215,6 +215,7 @@ class Sweep(Model, frozen=True, kw_only=True):
     command: tuple[str, ...]
     ladder: Ladder | Skipped = Skipped(reason="the correctness ladder was not run")  # of the best cell
     shapes: Shapes | Skipped | None = None  # None: nobody asked for --sizes
+    shipped: ShippedCache | Skipped | None = None  # None: without the ladder it is not tried
     executions: int = SWEEP_EXECUTIONS
     worth: tuple[CellWorth, ...] = ()
     verdicts: tuple[SweepVerdict, ...] = ()  # one for each size

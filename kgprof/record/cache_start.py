@@ -9,44 +9,55 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import torch
 
 from kgprof import model as m
 from kgprof.errors import WorkloadError
-from kgprof.record import timing, trials
+from kgprof.record import trials
 from kgprof.record.children import Caches
-from kgprof.record.run import seed_everything
+from kgprof.record.recorder import PROBE_CACHE
+from kgprof.workloads import programs
 
 STARTS = "kgprof.record.cache_start:measured_start"
 
 
 def shipped_cache(
-    key: m.RunKey, device: str, options: m.Options, *, scratch: Path, caches: Caches
+    cell: m.Cell, strategy: str, device: str, options: m.Options, *, scratch: Path
 ) -> m.ShippedCache | m.Skipped:
-    """Two children, each with cold caches of its own; ``caches`` says what those begin with, Inductor's vector-ISA
-    probe for one, which would else be a part of both first calls.
+    """Two children, each with cold caches of its own: on a CPU Inductor's check of the vector instructions is a part of
+    both first calls.
 
-    Raises OSError where ``scratch`` cannot be written.
+    Raises OSError where ``scratch`` cannot be written, KeyboardInterrupt where a signal came.
     """
-    artifacts, starts = scratch / "artifacts.bin", []
+    if programs.is_program(options.workload):
+        return m.Skipped(reason="a script has no first call of its own; a function of it has, named as file.py:name")
+    if cell != m.Cell(mode=cell.mode, size=cell.size):
+        return m.Skipped(reason=f"only Inductor with the program's own shapes and precision is tried, not {cell.name}")
+    artifacts, starts, timeout_s = scratch / "artifacts.bin", [], options.timeout_s
+    key = m.RunKey(strategy=strategy, mode=cell.mode)
+    options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
         asked = m.StartQuestion(key=key, device=device, artifacts=str(artifacts), load=name == "unpacks")
-        own, timeout_s = replace(caches, folder=scratch / f"caches-{name}", kept=False), options.timeout_s
+        own = Caches(folder=scratch / f"caches-{name}", seed=scratch / PROBE_CACHE)
         trial = trials.run(STARTS, asked, options=options, scratch=scratch, caches=own, timeout_s=timeout_s)
+        if trial.interrupted:
+            raise KeyboardInterrupt
         if trial.exit.outcome is not m.Outcome.OK or trial.answer is None:
             return m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
             return m.Skipped(reason="torch packed nothing: no graph of this run can be cached")
-    return m.ShippedCache(cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size)
+    return m.ShippedCache(cell=cell.name, cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size)
 
 
 def measured_start(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
     """The child: one first call, timed, after loading the artefacts or before packing them."""
+    import torch
+
+    from kgprof.record import timing
+    from kgprof.record.run import seed_everything
     from kgprof.workloads import loading
 
     asked = msgspec.json.decode(question, type=m.StartQuestion)

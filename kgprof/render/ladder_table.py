@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.quantity import figure, percent
+from kgprof.render.quantity import figure, percent, size
 from kgprof.render.sheet import Code, Section
 from kgprof.render.table import Block, Cell, Fold, Row, Table, known, missing, number, plain, row, timed, whole
 from kgprof.wording import plural
@@ -180,3 +180,19 @@ def _sizes(shapes: m.Shapes) -> Fold:
     ]
     table = plain("Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows)
     return Fold("Steady time of each size, ms per call", blocks=(table,))
+
+
+def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
+    title = "With caches from another machine"
+    if isinstance(shipped, m.Skipped):
+        return Section(title=title, blocks=(("Not measured", shipped.reason),))
+    cold, loaded = shipped.cold, shipped.loaded
+    saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
+    answer = (
+        f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of {shipped.cell}: it "
+        f"takes {figure(cold.first_call_s)} s on empty caches ({plural(cold.graphs_compiled, 'graph')} compiled) and, "
+        f"loading included, {figure(loaded.load_s + loaded.first_call_s)} s with them ({loaded.graphs_compiled} compiled)."
+    )
+    before, after = shipped.code
+    lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
+    return Section(title=title, blocks=(answer, Code(text=lines)), intro="One fresh process each, so without a spread.")

@@ -8,9 +8,8 @@ import pytest
 
 from kgprof import model as m
 from kgprof.record.cache_start import shipped_cache
-from kgprof.record.children import Caches
 
-KEY = m.RunKey(strategy="step", mode="as-is")
+CELL = m.Cell(mode="as-is")
 COMPILED = """
 import torch
 
@@ -26,7 +25,7 @@ def step():
 def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
     (tmp_path / "program.py").write_text(COMPILED.format(backend=backend), encoding="utf-8")
     options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
-    return shipped_cache(KEY, "cpu", options, scratch=tmp_path, caches=Caches(folder=tmp_path / "caches"))
+    return shipped_cache(CELL, "step", "cpu", options, scratch=tmp_path)
 
 
 @pytest.mark.long
@@ -49,3 +48,18 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
 
     assert isinstance(found, m.Skipped)
     assert found.reason.startswith("the process that packs the caches raised during TRIAL")
+
+
+@pytest.mark.parametrize(
+    ("cell", "workload", "why"),
+    [
+        (m.Cell(mode="default", backend="aot_eager"), "model.py:step", "only Inductor"),
+        (m.Cell(mode="default", precision=m.Precision.BF16), "model.py:step", "only Inductor"),
+        (CELL, "train.py", "a script has no first call of its own"),
+    ],
+)
+def test_what_is_not_tried_says_why(tmp_path: Path, cell: m.Cell, workload: str, why: str) -> None:
+    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), scratch=tmp_path)
+
+    assert isinstance(found, m.Skipped)
+    assert found.reason.startswith(why)

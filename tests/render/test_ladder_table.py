@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import sheet as printers
-from kgprof.render.ladder_table import ladder_section, shapes_section
-from kgprof.render.sheet import Section, Sheet
+from kgprof.render.ladder_table import ladder_section, shapes_section, shipped_section
+from kgprof.render.sheet import Code, Section, Sheet
 
 WRONG = m.TensorDifference(
     name="result",
@@ -157,3 +157,21 @@ def test_a_policy_is_recommended_with_its_line_and_what_noise_decided() -> None:
         assert figure in padded
     (marked,) = [line for line in text.splitlines() if line.startswith("marked")]
     assert SKIPPED.reason in marked
+
+
+@pytest.mark.parametrize(
+    ("loaded_s", "words"), [(2.0, "saves 7.50 s of the first call of default"), (11.0, "saves nothing of the first")]
+)
+def test_shipped_caches_say_what_they_save_with_the_lines(loaded_s: float, words: str) -> None:
+    cold = m.Start(first_call_s=10.0, load_s=0.0, graphs_from_cache=0, graphs_compiled=2)
+    loaded = m.Start(first_call_s=loaded_s, load_s=0.5, graphs_from_cache=2, graphs_compiled=0)
+
+    section = shipped_section(m.ShippedCache(cell="default", cold=cold, loaded=loaded, artifact_bytes=2**20))
+
+    answer, lines = section.blocks
+    assert isinstance(answer, str)
+    assert words in answer
+    assert "10.0 s on empty caches (2 graphs compiled)" in answer
+    assert isinstance(lines, Code)
+    assert "load_cache_artifacts" in lines.text
+    assert shipped_section(m.Skipped(reason="why")).blocks == (("Not measured", "why"),)
