@@ -191,7 +191,8 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     answer = (
         f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of {shipped.cell}: it "
         f"takes {figure(cold.first_call_s)} s on empty caches ({plural(cold.graphs_compiled, 'graph')} compiled) and, "
-        f"loading included, {figure(loaded.load_s + loaded.first_call_s)} s with them ({loaded.graphs_compiled} compiled)."
+        f"loading included, {figure(loaded.load_s + loaded.first_call_s)} s with them "
+        f"({loaded.graphs_compiled} compiled)."
     )
     before, after = shipped.code
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"

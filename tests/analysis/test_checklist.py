@@ -147,9 +147,10 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
     assert isinstance(run.compile, CompilePass)
     first, late = (0, 1, 1), run.compile.steady_from
 
-    def item(*calls: int | None) -> ChecklistItem:
+    def item(*calls: int | None, lines: tuple[int, ...] = ()) -> ChecklistItem:
         compilations = tuple(
-            Compilation(compile_id="", function="f", location="", duration_s=1.0, call=c) for c in calls
+            Compilation(compile_id="", function="f", location=f"a.py:{line}", duration_s=1.0, call=c)
+            for c, line in zip(calls, lines or [1] * len(calls), strict=True)
         )
         compiled = msgspec.structs.replace(run.compile, compilations=compilations)
         return items(with_run(recording, compile=compiled))["no-recompile-in-loop"]
@@ -161,6 +162,7 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
         PracticeStatus.NOT_OBSERVED,
         PracticeStatus.NOT_OBSERVED,
     ]
+    assert item(late, late + 1, lines=(1, 9)).status is PracticeStatus.PASS  # two functions of one name
     assert items(load(COMPILER, "size_changes_every_call"))["no-recompile-in-loop"].status is PracticeStatus.FAIL
 
 
