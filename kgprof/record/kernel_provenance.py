@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace as replaced
 
 from kgprof import model as m
+from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
@@ -93,7 +94,7 @@ class KernelProvenance(Source):
         name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
         payload = getattr(record, "payload", None) or ""
         if name.startswith(CACHE_ARTIFACT):
-            key = str(json.loads(payload or "{}").get("key") or "")
+            key = str(json_object(payload).get("key") or "")
             if key not in self._keys:  # else the trace cannot tell it from the one before, whose code it has
                 self._keys.add(key)
                 since = self.origins[self._without_key :]
