@@ -124,12 +124,12 @@ class Unfinished:
 
     def finish(self) -> Path:
         """Put everything that is whole in its place, the Recording first; what stood there is deleted last, and with
-        it a report that this result has none of. Returns ``output``.
+        an older Recording a report that this one has none of. Returns ``output``.
 
         Raises UsageError where the folder has changed or cannot be moved.
         """
         self.check()
-        put = set()
+        put, of_recording = set(), (self.recording / HEADER).is_file()
         try:
             for entry in sorted(self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)):
                 if entry.is_dir() and (self.output / entry.name).exists():
@@ -137,7 +137,7 @@ class Unfinished:
                 elif entry.name != LOCK and not entry.name.startswith(PARTIAL):
                     entry.replace(self.output / entry.name)
                     put.add(entry.name)
-            for name in {*REPORTS} - put:
+            for name in {*REPORTS} - put if of_recording else ():
                 (self.output / name).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error

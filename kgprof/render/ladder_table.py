@@ -40,9 +40,14 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     if ladder.first is None:
         above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
         failed = len(ladder.rungs) - len(ran)
+        if not above:
+            yield "Not checked", f"no rung of {ladder.cell} could be compared; the table says why"
+            return
         yield f"No rung differs ({above} compared{f', {failed} could not run' if failed else ''}): {ladder.cell}."
         return
-    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it agree with eager."
+    below = [found for rung, found in ladder.rungs if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)]
+    ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
+    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it{ran_below} agree with eager."
     minified = ladder.minified
     if isinstance(minified, m.Skipped):
         yield "No smaller program", minified.reason

@@ -91,6 +91,21 @@ def test_a_ladder_without_a_difference_says_what_was_compared() -> None:
     assert "No rung differs (1 compared, 1 could not run): reduce-overhead." in words(ladder_section(sound))
 
 
+def test_a_ladder_on_which_nothing_could_run_was_not_checked() -> None:
+    none = m.Skipped(reason="no rung differs")
+
+    text = words(ladder_section(replace(LADDER, rungs=LADDER.rungs[-1:], first=None, minified=none)))
+
+    assert "Not checked: no rung of reduce-overhead could be compared" in text
+    assert "No rung differs" not in text
+
+
+def test_a_rung_below_that_could_not_run_does_not_agree() -> None:
+    rungs = (*LADDER.rungs[:2], (m.Rung.CAPTURE, SKIPPED), LADDER.rungs[3])
+
+    assert "the rungs below it that could run agree" in words(ladder_section(replace(LADDER, rungs=rungs)))
+
+
 def test_a_script_that_does_not_differ_by_itself_says_so() -> None:
     assert isinstance(LADDER.minified, m.Minified)
     alone = replace(LADDER.minified, checked=m.Reproduction(differs=False, output=""))
