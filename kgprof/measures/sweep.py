@@ -227,8 +227,11 @@ def verdict(
     times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
     how = f", each step {times} as fast as eager's" if times else ""
     if len(ranked) == 1:
-        text = f"Only {best.cell.name} could be judged {of}: {short(mine.value)} s{how}"
-        status = m.VerdictStatus.INCONCLUSIVE
+        chosen = len(own or judged) > 1  # the others need more memory
+        can = "is known to fit" if chosen else "could be judged"
+        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
+        status = m.VerdictStatus.OK if chosen else m.VerdictStatus.INCONCLUSIVE
+        code = code if chosen or best.cell.compiles else ""
         return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
     _, second, theirs = ranked[1]
     level = [(each.cell.name, its) for _, each, its in ranked if its.low <= mine.high]
@@ -274,7 +277,7 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
     parts = []
     if steps:
         apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
-        words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
+        words = f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
         apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
         processes = "process" if max(counts) == 1 else "processes"
         parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
@@ -288,6 +291,8 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
         parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
     if dead:
         parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
+    if cut := [each.cell.name for each in sweep.cells if each.not_run]:
+        parts.append(f"{plural(len(cut), 'cell')} not or not fully measured: {', '.join(cut[:2])}")
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
     text = "; ".join(parts)

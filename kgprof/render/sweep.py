@@ -28,7 +28,8 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         Section(
             title="What compiling costs",
             blocks=(_starts(sweep), *_consistency(sweep)),
-            intro="Seconds that the calls before steady state take beyond as many steady calls, and in which stages.",
+            intro="Seconds that the calls before steady state take beyond as many steady calls, and the stages of the cold ones. "
+            "After a reset: the first call in a process that has compiled before.",
         ),
         Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
@@ -116,8 +117,8 @@ def _cells(sweep: m.Sweep) -> Table:
         for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
-        *("cell", "step", "against eager", "first call, cold s", "first call, warm disk s"),
-        *("pays after (steps)", "pays after, against the next best", f"total of {sweep.executions:,} executions s"),
+        *("cell", "step", "speedup", "first call, cold s", "first call, warm disk s"),
+        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} executions s"),
     )
     label = "Each cell: steady step over fresh processes, first calls, break-even and total"
     return plain(label, headings, rows)
@@ -142,7 +143,7 @@ def _starts(sweep: m.Sweep) -> Table:
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
         for each in _measured(sweep)
     ]
-    headings = ("cell", "cold caches s", "warm disk s", "same process, after a reset s")
+    headings = ("cell", "cold s", "warm disk s", "after a reset s")
     named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
     return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
 

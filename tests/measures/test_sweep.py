@@ -203,6 +203,19 @@ def test_a_cell_that_does_not_fit_is_not_recommended() -> None:
     assert (best(2_500), best(2_499), best(1_249)) == (DEFAULT, EAGER, None)
 
 
+def test_a_cell_that_alone_fits_is_recommended_and_eager_alone_is_not() -> None:
+    eager = cell(EAGER, 200, 200, 200, cold_s=[0.0], memory=1_000)
+    late = msgspec.structs.replace(cell(DEFAULT, 100, cold_s=[1.0], memory=2_000), not_run="the time was up")
+
+    both = cell(DEFAULT, 100, 100, 100, cold_s=[1.0], memory=2_000)
+    (fits,) = weighed(sweep(eager, both), 1_000_000, 1_300).verdicts
+    (alone,) = weighed(sweep(eager, late), 1_000_000).verdicts
+
+    assert (fits.status, fits.text[:23]) == (m.VerdictStatus.OK, "Only eager is known to ")
+    assert (alone.status, alone.code) == (m.VerdictStatus.INCONCLUSIVE, "")
+    assert "1 cell not or not fully measured: default" in alone.trust
+
+
 def test_fewer_than_three_processes_judge_nothing() -> None:
     found = weighed(sweep(cell(EAGER, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, cold_s=[1.0])), 1_000_000)
 
