@@ -28,8 +28,8 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         Section(
             title="What compiling costs",
             blocks=(_starts(sweep), *_consistency(sweep)),
-            intro="Seconds that the calls before steady state take beyond as many steady calls, and the stages of the cold ones. "
-            "After a reset: the first call in a process that has compiled before.",
+            intro="Seconds that the calls before steady state take beyond as many steady calls: with cold caches, with warm "
+            "caches on disk; after a reset: the first call in a process that has compiled before. Then the cold stages.",
         ),
         Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
@@ -143,7 +143,7 @@ def _starts(sweep: m.Sweep) -> Table:
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
         for each in _measured(sweep)
     ]
-    headings = ("cell", "cold s", "warm disk s", "after a reset s")
+    headings = ("cell", "cold s", "warm s", "after a reset s")
     named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
     return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
 
