@@ -28,8 +28,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         Section(
             title="What compiling costs",
             blocks=(_starts(sweep), *_consistency(sweep)),
-            intro="Seconds that the calls before steady state take beyond as many steady calls: with cold caches, with warm "
-            "caches on disk; after a reset: the first call in a process that has compiled before. Then the cold stages.",
+            intro=_STARTING,
         ),
         Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
@@ -51,6 +50,10 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     )
 
 
+_STARTING = (
+    "Seconds that the calls before steady state take beyond as many steady calls, with cold and with warm caches on "
+    "disk; the first call after a reset, in a process that has compiled before; the stages of a cold start."
+)
 _EARNINGS = (
     "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
     "more than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and "
@@ -143,7 +146,7 @@ def _starts(sweep: m.Sweep) -> Table:
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
         for each in _measured(sweep)
     ]
-    headings = ("cell", "cold s", "warm s", "after a reset s")
+    headings = ("cell", "cold s", "warm s", "reset s")
     named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
     return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
 
