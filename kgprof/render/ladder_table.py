@@ -104,7 +104,7 @@ def _own(found: m.RungResult) -> Cell:
     metrics = tuple(f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics)
 
     def cell(agreement: m.RunAgreement) -> Cell:
-        ties = f", {agreement.near_ties:,} near-ties" if agreement.near_ties else ""
+        ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
         return Cell(f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics)
 
     return known(found.agreement, cell)

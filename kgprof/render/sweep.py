@@ -147,7 +147,7 @@ def _starts(sweep: m.Sweep) -> Table:
         for each in _measured(sweep)
     ]
     headings = ("cell", "cold s", "warm s", "reset s")
-    named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
+    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
 
 

@@ -130,7 +130,7 @@ def test_differing_results_and_metrics_of_the_workload_stand_in_its_column() -> 
 
     page = words(ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, own),))), "html")
 
-    assert "3 of 120 differ, 1 near-ties" in page
+    assert "3 of 120 differ, 1 near-tie" in page
     assert "score 0.5 (eager 0.75)" in page
 
 
