@@ -15,7 +15,7 @@ from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import compilations
-from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError, UsageError
+from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
 from kgprof.measures.sweep import ahead, weighed
 from kgprof.reading import files, layout
 from kgprof.reading.source_text import SourceText
@@ -54,8 +54,6 @@ def swept(
     context: Context,
 ) -> int:
     """The exit code of a sweep whose sheet is in its place."""
-    if resume and output is None:
-        raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
     folder = default_folder(asked.workload)
     output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
     earlier = earlier_sweep(output) if resume else None
@@ -67,20 +65,14 @@ def swept(
         sharing = context.sharing
         return redacted_report(sweep, private, source=sharing.source, redact=sharing.redact)
 
-    def carried(sweep: m.Sweep) -> m.Sweep:
-        return (
-            sweep if earlier is None else msgspec.structs.replace(sweep, ladder=earlier.ladder, shapes=earlier.shapes)
-        )
-
-    live = not programs.is_program(asked.workload)
     with (
         making(output, inputs, outputs, context, worth_keeping=False) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=live) as phases,
+        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload)) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
-            store.write_json(work.folder / FILES[0], shown(weighed(carried(sweep), executions)))
+            store.write_json(work.folder / FILES[0], shown(weighed(sweep, executions)))
 
         session = Session(asked, scratch, phases, stages_of, keep)
         session.plan(grid, work.folder, str)
@@ -92,7 +84,7 @@ def swept(
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
         found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
-        found = tried(weighed(carried(found), executions), asked, ladder, varying, scratch, work.folder, phases)
+        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
         found = weighed(found, executions)  # with what the ladder says
         context.interrupted, found = found.interrupted, shown(found)
         page = sheet(found, further(found))

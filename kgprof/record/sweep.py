@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -146,8 +147,10 @@ class Session:
         )
 
     def begin(self, grid: Grid, turns: int, earlier: m.Sweep | None) -> tuple[m.CellResult, ...]:
-        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone."""
+        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone. What
+        was tried on its best cell is kept too."""
         done = {each.cell: each for each in earlier.cells} if earlier is not None else {}
+        self._tried: dict[str, Any] = {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
         device = self.question.device
@@ -182,6 +185,7 @@ class Session:
             cells=tuple(self._cells.values()),
             interrupted=self._interrupted,
             command=("kgprof", *sys.argv[1:]),
+            **self._tried,
         )
 
     def planned_s(self, turns: int, repeats: int) -> float:
