@@ -372,17 +372,11 @@ class Session:
         return m.CellProcess(number=number, cold=cold, exit=ended.exit, measured=measured, log=text), ended.interrupted
 
 
-def differences(found: m.SweepQuestion, asked: m.SweepQuestion) -> Iterator[str]:
-    """What two sweeps do not have in common."""
-    for field in msgspec.structs.fields(m.SweepQuestion):
-        before, now = getattr(found, field.name), getattr(asked, field.name)
-        if before != now:
-            yield f"{field.name} was {before!r}, is {now!r}"
-
-
 def refuse_another_question(found: m.SweepQuestion, asked: Iterable[m.SweepQuestion], path: Path) -> None:
     """``asked``: as it is, and as it may be shown. Raises UsageError if ``found`` is neither."""
     questions = tuple(asked)
     if found not in questions:
-        why = "; ".join(differences(found, questions[-1]))
+        names = [field.name for field in msgspec.structs.fields(m.SweepQuestion)]
+        sides = ((name, getattr(found, name), getattr(questions[-1], name)) for name in names)
+        why = "; ".join(f"{name} was {before!r}, is {now!r}" for name, before, now in sides if before != now)
         raise UsageError(f"--resume: {path} answers another question: {why}", hint="name another folder with -o")
