@@ -224,7 +224,8 @@ def verdict(
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
     faster = best.speedup
-    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
+    beyond_noise = isinstance(faster, m.Estimate) and not faster.low <= 1 <= faster.high
+    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) and beyond_noise else ""
     how = f", each step {times} as fast as eager's" if times else ""
     if len(ranked) == 1:
         chosen = len(own or judged) > 1  # the others need more memory
@@ -237,12 +238,12 @@ def verdict(
     level = [(each.cell.name, its) for _, each, its in ranked if its.low <= mine.high]
     if len(level) > 1:
         names = [name for name, _ in level]
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)
         ends = min(its.low for _, its in level), max(its.high for _, its in level)
         text = (
-            f"{names[0]} and {names[1]}{more} take equally long {of} within the noise "
+            f"{together} take equally long {of} within the noise "
             f"({short(ends[0])} to {short(ends[1])} s)"
-            f"{f'; {names[0]} steps {times} as fast as eager' if times else ''}"
+            f"{f'; a step of {names[0]} is {times} as fast as in eager' if times else ''}"
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:

@@ -120,8 +120,8 @@ def _cells(sweep: m.Sweep) -> Table:
         for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
-        *("cell", "step", "speedup", "first call, cold s", "first call, warm disk s"),
-        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} executions s"),
+        *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
+        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
     )
     label = "Each cell: steady step over fresh processes, first calls, break-even and total"
     return plain(label, headings, rows)

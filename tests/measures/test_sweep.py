@@ -145,7 +145,17 @@ def test_any_total_that_overlaps_makes_it_inconclusive() -> None:
 
     assert (verdict.status, verdict.best) == (m.VerdictStatus.INCONCLUSIVE, DEFAULT)
     assert "default and reduce-overhead take equally long" in verdict.text
+    assert "a step of default is 1.08\N{MULTIPLICATION SIGN} as fast as in eager" in verdict.text
     assert "(99 to 150 s)" in verdict.text
+
+
+def test_a_speedup_within_the_noise_is_not_in_the_verdict() -> None:
+    cells = cell(EAGER, 100, 140, 400, cold_s=[0.0]), cell(DEFAULT, 90, 100, 110, cold_s=[0.0])
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert verdict.best == DEFAULT
+    assert "as fast" not in verdict.text
 
 
 def test_a_recommended_cell_whose_results_differ_needs_attention() -> None:

@@ -91,6 +91,12 @@ def test_a_ladder_without_a_difference_says_what_was_compared() -> None:
     assert "No rung differs (1 compared, 1 could not run): reduce-overhead." in words(ladder_section(sound))
 
 
+def test_an_error_of_float64_is_not_shown_as_zero() -> None:
+    small = rung(replace(RIGHT, max_abs=2.22e-16))
+
+    assert "2.22e-16" in words(ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, small),), first=None)))
+
+
 def test_a_ladder_on_which_nothing_could_run_was_not_checked() -> None:
     none = m.Skipped(reason="no rung differs")
 
