@@ -159,6 +159,26 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
     assert given == [("--deep", "--batch", "8")] * 2
 
 
+def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    none = m.Skipped(reason="no rung differs")
+    ladder = m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=none)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeping, "climb", lambda *_, **__: ladder)
+    monkeypatch.setattr(sweeping, "compare_policies", interrupted)
+
+    asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
+    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet)
+
+    assert (kept.interrupted, kept.ladder) == (True, ladder)
+    assert kept.shapes == m.Skipped(reason="the sweep was interrupted")
+
+
 def test_resume_without_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
 

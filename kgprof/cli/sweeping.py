@@ -138,7 +138,8 @@ def tried(
             )
             found = msgspec.structs.replace(found, shapes=policies)
     except KeyboardInterrupt:
-        return msgspec.structs.replace(found, interrupted=True)
+        missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
+        return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
 
 
