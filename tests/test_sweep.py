@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof import progress
+from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
 from tests.sweeps import DEFAULT, EAGER, cell, dead, sweep
@@ -70,7 +73,7 @@ def test_a_cell_that_dies_or_raises_costs_itself(swept: Path) -> None:
 def test_the_plan_stands_before_the_first_process_and_the_page_on_stdout(swept: Path) -> None:
     printed = (swept / "stderr").read_text()
 
-    assert printed.index("4 cells, each in 1 processes") < printed.index("process 1, cold caches")
+    assert printed.index("4 cells, each in 1 process,") < printed.index("process 1, cold caches")
     assert "backend onnxrt is left out: not installed" in printed
     assert "backend dying was killed: SIGABRT" in printed
     assert (swept / "stdout").read_text() == "out/sweep.html\n"
@@ -98,8 +101,8 @@ def test_advise_measures_nothing_and_names_its_inputs(swept: Path) -> None:
     nothing = kgprof("advise", "nowhere", "--executions", "7", cwd=swept)
 
     assert done.returncode == 0
-    assert "inputs: program.py:step, 7 executions, 1 bytes" in done.stderr
-    assert "No mode can be recommended for 7 executions" in done.stdout
+    assert "inputs: program.py:step, 7 executions, 1 byte," in done.stderr
+    assert "No mode can be recommended for 7 executions in 1 byte" in done.stdout
     assert (nothing.returncode, "cannot be read" in nothing.stderr) == (2, True)
 
 
@@ -125,6 +128,64 @@ def test_exit_codes() -> None:
     assert code(eager, dead(DEFAULT)) == 0
     assert code(dead(EAGER), dead(DEFAULT)) == 4
     assert code(m.CellResult(cell=EAGER), m.CellResult(cell=DEFAULT)) == 4
+
+
+def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given: the best cell has options of its own
+    best = replace(DEFAULT, size=("--batch", "8"))
+    eager = replace(EAGER, size=best.size)
+    found = weighed(sweep(cell(eager, *[900] * 3, cold_s=[0.0]), cell(best, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    nothing = m.Skipped(reason="no rung differs")
+    ladder = m.Ladder(strategy="step", cell=best.name, steps=1, rungs=(), first=None, minified=nothing)
+    climbed, given = [], []
+    monkeypatch.setattr(sweeping, "climb", lambda *args, **_: climbed.append(args[2]) or ladder)
+    monkeypatch.setattr(
+        sweeping, "compare_policies", lambda asked, *_, **__: given.append(asked.workload_args) or nothing
+    )
+
+    def tried(before: m.Sweep) -> m.Sweep:
+        asked = m.Options(workload="model.py:step", workload_args=("--deep",))
+        return sweeping.tried(before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True))
+
+    # when
+    once = tried(found)
+    again = tried(replace(once, interrupted=False))
+
+    # then
+    assert climbed == [best]
+    assert (once.ladder, again.ladder) == (ladder, ladder)
+    assert given == [("--deep", "--batch", "8")] * 2
+
+
+def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    none = m.Skipped(reason="no rung differs")
+    ladder = m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=none)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeping, "climb", lambda *_, **__: ladder)
+    monkeypatch.setattr(sweeping, "compare_policies", interrupted)
+
+    asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
+    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet)
+
+    assert (kept.interrupted, kept.ladder) == (True, ladder)
+    assert kept.shapes == m.Skipped(reason="the sweep was interrupted")
+
+
+def test_resume_without_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    refused = kgprof("sweep", "program.py:step", "--resume", cwd=tmp_path)
+
+    assert refused.returncode == 2
+    assert "name it with -o" in refused.stderr
 
 
 @pytest.mark.parametrize("sizes", ["8", "8,8", "0,4", "8,x"])

@@ -20,6 +20,7 @@ from kgprof import model as m
 from kgprof.analysis.secrets import SECRET, SECRETS, SWITCHES, Named, Pattern, named, without_secrets
 
 T = TypeVar("T")
+R = TypeVar("R", bound=m.Profile | m.CaptureReport | m.Sweep)
 
 NONE, REPO, ALL = SOURCES = ("none", "repo", "all")
 LEFT_OUT = "<source line left out>"
@@ -211,23 +212,13 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     )
 
 
-def redacted_sweep(sweep: m.Sweep, private: m.PrivateNames, *, source: str, redact: bool) -> m.Sweep:
+def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: bool) -> R:
     """As ``redacted`` does it for a Profile."""
-    environment, question = sweep.environment, sweep.question
-    made = _SourceLines(source, environment.source_root).of(sweep)
+    made = _SourceLines(source, report.environment.source_root).of(report)
     if not redact:
         return made
     redactor = redactor_of(made, private)
-    flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
-    arguments = _arguments(question.workload_args, redactor)
-    shown = msgspec.structs.replace(
-        made,
-        environment=msgspec.structs.replace(environment, flags=flags),
-        question=msgspec.structs.replace(question, workload_args=arguments),
-        command=_arguments(sweep.command, redactor),
-    )
-    safe: m.Sweep = _walk(shown, redactor)
-    return safe
+    return _walk(_with_values_left_out(made, redactor), redactor)  # type: ignore[no-any-return]
 
 
 def redactor_of(profile: m.Profile | m.CaptureReport | m.Sweep, private: m.PrivateNames) -> Redactor:
@@ -237,33 +228,19 @@ def redactor_of(profile: m.Profile | m.CaptureReport | m.Sweep, private: m.Priva
     return Redactor(msgspec.structs.replace(private, users=users), root=profile.environment.source_root)
 
 
-def redacted_capture(report: m.CaptureReport, private: m.PrivateNames, *, source: str, redact: bool) -> m.CaptureReport:
-    """As ``redacted`` does it for a Profile."""
-    environment = report.environment
-    made = _SourceLines(source, environment.source_root).of(report)
-    if not redact:
-        return made
-    redactor = redactor_of(made, private)
-    flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
-    shown = msgspec.structs.replace(environment, flags=flags)
-    command = _arguments(report.command, redactor)
-    safe: m.CaptureReport = _walk(msgspec.structs.replace(made, environment=shown, command=command), redactor)
-    return safe
-
-
-def _with_values_left_out(profile: m.Profile, redactor: Redactor) -> m.Profile:
+def _with_values_left_out(report: R, redactor: Redactor) -> R:
     """Values of variables that are not known to be switches; of equal values two digits say that they are equal."""
-    flags = profile.environment.flags
-    shown = {name: _value(name, value, redactor) for name, value in flags.items()}
-    command = _arguments(profile.command, redactor)
-    options = profile.options
-    arguments = _arguments(options.workload_args, redactor)
-    return msgspec.structs.replace(
-        profile,
-        environment=msgspec.structs.replace(profile.environment, flags=shown),
-        command=command,
-        options=msgspec.structs.replace(options, workload_args=arguments),
-    )
+    environment = report.environment
+    flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
+    changed: dict[str, Any] = {
+        "environment": msgspec.structs.replace(environment, flags=flags),
+        "command": _arguments(report.command, redactor),
+    }
+    for name in ("options", "question"):
+        if (given := getattr(report, name, None)) is not None:
+            arguments = _arguments(given.workload_args, redactor)
+            changed[name] = msgspec.structs.replace(given, workload_args=arguments)
+    return msgspec.structs.replace(report, **changed)
 
 
 _VALUE_LEFT_OUT = re.compile(r"<value [0-9a-f]{2}>")

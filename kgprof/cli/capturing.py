@@ -11,7 +11,7 @@ from pathlib import Path
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.capture_advice import advise
-from kgprof.analysis.redaction import redacted_capture
+from kgprof.analysis.redaction import redacted_report
 from kgprof.cli.ci import inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
@@ -79,7 +79,7 @@ def captured(
             interrupted=trying.interrupted,
         )
         sharing = context.sharing
-        report = redacted_capture(report, private_names(), source=sharing.source, redact=sharing.redact)
+        report = redacted_report(report, private_names(), source=sharing.source, redact=sharing.redact)
         store.write_reports(work.folder, {name: FORMATS[form](report) for name, form in FILES.items()})
         page = work.finish() / "capture.html"
     return _emit(report, page, outputs, context, quiet=quiet)

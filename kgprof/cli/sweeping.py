@@ -9,7 +9,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof import progress
-from kgprof.analysis.redaction import redacted_sweep
+from kgprof.analysis.redaction import redacted_report
 from kgprof.cli.ci import inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
@@ -64,13 +64,12 @@ def swept(
 
     def shown(sweep: m.Sweep) -> m.Sweep:
         sharing = context.sharing
-        return redacted_sweep(sweep, private, source=sharing.source, redact=sharing.redact)
+        return redacted_report(sweep, private, source=sharing.source, redact=sharing.redact)
 
-    live = not programs.is_program(asked.workload)
     with (
         making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=live) as phases,
+        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload)) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
@@ -78,16 +77,16 @@ def swept(
 
         session = Session(asked, scratch, phases, stages_of, keep)
         session.plan(grid, work.folder, str)
+        cells = session.begin(grid, turns, None)
         if earlier is not None:
-            before = session.begin(grid, turns, None), session.sweep()
-            refuse_another_question(
-                earlier.question, (before[1].question, shown(before[1]).question), output / FILES[0]
-            )
-        cells = session.begin(grid, turns, earlier)
+            either = session.question, shown(session.sweep()).question
+            refuse_another_question(earlier.question, either, output / FILES[0])
+            cells = session.begin(grid, turns, earlier)
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
         found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
         found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
+        found = weighed(found, executions)  # with what the ladder says
         context.interrupted, found = found.interrupted, shown(found)
         page = sheet(found, further(found))
         texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
@@ -109,7 +108,8 @@ def tried(
     folder: Path,
     phases: progress.Progress,
 ) -> m.Sweep:
-    """The correctness ladder of the best cell that compiles, and the policies for sizes (``varying`` None: without)."""
+    """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
+    (``varying`` None: without)."""
     if found.interrupted or not (ladder or varying is not None):
         return found
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
@@ -125,13 +125,15 @@ def tried(
 
     caches = children.Caches(folder=scratch / "caches-trials", kept=True)
     try:
-        if ladder:
+        if ladder and not (isinstance(found.ladder, m.Ladder) and found.ladder.cell == cell.name):
             rungs = climb(
                 asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
-            asked = msgspec.structs.replace(asked, backend="" if cell.backend == m.INDUCTOR else cell.backend)
+            backend = "" if cell.backend == m.INDUCTOR else cell.backend
+            args = (*asked.workload_args, *cell.size)
+            asked = msgspec.structs.replace(asked, backend=backend, workload_args=args)
             policies = compare_policies(
                 asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
@@ -141,7 +143,8 @@ def tried(
             shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch)
             found = msgspec.structs.replace(found, shipped=shipped)
     except KeyboardInterrupt:
-        return msgspec.structs.replace(found, interrupted=True)
+        missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
+        return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
 
 
@@ -176,9 +179,9 @@ def announce(session: Session, cells: Sequence[m.CellResult], turns: int, repeat
     kept = sum(bool(each.processes) for each in cells)
     guess = session.planned_s(turns, repeats) / 60
     inform(
-        f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in {turns} processes, about "
-        f"{short(max(guess, 0.1), 2)} minutes, at most {short(minutes)} (--minutes)"
-        + (f"; {plural(kept, 'cell')} measured before" if kept else "")
+        f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in "
+        f"{plural(turns, 'process', 'processes')}, about {short(max(guess, 0.1), 2)} minutes, "
+        f"at most {short(minutes)} (--minutes)" + (f"; {plural(kept, 'cell')} measured before" if kept else "")
     )
     if session.others:
         inform(f"other strategies, one with --strategy: {', '.join(session.others)}")
@@ -235,10 +238,12 @@ def advised(
     path: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...], context: Context
 ) -> int:
     """The verdict of a sweep for another number of executions, and for so much memory. Measures nothing."""
-    found = weighed(read_sweep(path), executions, memory_bytes)
+    earlier = redacted_report(read_sweep(path), private_names(), source="all", redact=context.sharing.redact)
+    found = weighed(earlier, executions, memory_bytes)
     page = sheet(found, further(found))
-    memory = "any memory" if memory_bytes is None else f"{memory_bytes:,} bytes"
-    inform(f"inputs: {found.question.workload}, {executions:,} executions, {memory}, measured {found.created_utc}")
+    memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
+    steps = plural(executions, "execution")
+    inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
     emit(outputs, found, page, context, otherwise=printers.text(page))
     return EXIT_OK
 

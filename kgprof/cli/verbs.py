@@ -573,6 +573,8 @@ def sweep(
         precisions=tuple(map(m.Precision, precisions)),
         sizes=tuple(tuple(shlex.split(size)) for size in sizes),
     )
+    if given["resume"] and given["output"] is None:
+        raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
     loading.find(workload)
     for size in grid.sizes or ((),):
         loading.check_arguments(workload, (*workload_args, *size))

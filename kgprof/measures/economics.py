@@ -265,12 +265,36 @@ def benefit(start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other:
     )
 
 
+def returned(
+    start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate, steps: int
+) -> m.Estimate | m.Skipped:
+    """(saved - paid) / paid after so many steps, with the extremes of all four for ``low`` and ``high``; 0 is the
+    break-even. Skipped when the start may be no dearer: there is no bound then."""
+    paid = start.value - other_start.value
+    least, most = start.low - other_start.high, start.high - other_start.low
+    if least <= 0:
+        return m.Skipped(reason="it starts no later than eager beyond the noise, so nothing has to be earned back")
+
+    def rate(saved_us: float, paid_s: float) -> float:
+        return steps * saved_us / 1e6 / paid_s - 1
+
+    lost, gained = other.low - step.high, other.high - step.low
+    return m.Estimate(
+        value=rate(other.value - step.value, paid),
+        low=rate(lost, most if lost > 0 else least),
+        high=rate(gained, least if gained > 0 else most),
+        unit="times",
+    )
+
+
 def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped) -> m.Tier | m.Skipped:
     """By the thresholds of document S2; a step that is not faster beyond the noise is poor."""
     if isinstance(speedup, m.Skipped):
         return speedup
-    if isinstance(break_even, m.Skipped):
+    if speedup.low <= 1:
         return m.Tier.POOR
+    if isinstance(break_even, m.Skipped):
+        return break_even
     for name, times, within in ((m.Tier.EXCELLENT, 5, 50), (m.Tier.GOOD, 2, 100), (m.Tier.MODERATE, 1, 500)):
         if speedup.value > times and break_even.value < within:
             return name

@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 
 from kgprof import model as m
-from kgprof.measures.economics import benefit, crossing, tier, total
+from kgprof.measures.economics import benefit, crossing, returned, tier, total
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
@@ -31,7 +31,9 @@ def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) ->
     """With its worths and verdicts, for so many executions; ``memory_bytes``: no cell that needs more is chosen."""
     worth = [each for size in sizes(sweep) for each in _worth(sweep, size, executions)]
     verdicts = [
-        verdict(sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes)
+        _held(
+            verdict(sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes), sweep.ladder
+        )
         for size in sizes(sweep)
     ]
     return msgspec.structs.replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
@@ -170,13 +172,7 @@ def _against_eager(
         made[name] = crossing(start, theirs, step, other)
         if cold:
             made["of_100"] = benefit(start, theirs, step, other, 100)
-            paid = start.value - theirs.value
-            gained = benefit(start, theirs, step, other, executions)
-            made["returns"] = (
-                m.Estimate(value=gained.value / paid, low=gained.low / paid, high=gained.high / paid, unit="times")
-                if paid > 0
-                else m.Skipped(reason="it starts no later than eager, so nothing has to be earned back")
-            )
+            made["returns"] = returned(start, theirs, step, other, executions)
     lacking = m.first_skipped(made["break_even"], NO_START)
     return dict.fromkeys(AGAINST_EAGER, lacking) | made
 
@@ -208,15 +204,18 @@ def verdict(
     sweep: m.Sweep, worth: Sequence[m.CellWorth], executions: int, memory_bytes: int | None = None
 ) -> m.SweepVerdict:
     """The cell that takes least time for so many executions from a cold start, among those of the program's own
-    precision where any has one: another precision is another result."""
+    precision if any that compiles has it: another precision is another result."""
     judged = [(each.total.value, each, each.total) for each in worth if isinstance(each.total, m.Estimate)]
     own = [each for each in judged if each[1].cell.precision is m.Precision.AS_IS]
+    if not any(each.cell.compiles and each.cell.precision is m.Precision.AS_IS for each in worth):
+        own = []  # eager alone has it, and stands in every grid
     fitting = [each for each in own or judged if memory_bytes is None or _fits(each[1], memory_bytes)]
     ranked = sorted(fitting, key=lambda each: each[0])
-    of, dead = f"for {plural(executions, 'execution')}", [each.cell.name for each in sweep.cells if each.dead]
-    trust = _trust(sweep, worth, dead)
+    within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
+    of, dead = f"for {plural(executions, 'execution')}{within}", [each.cell.name for each in sweep.cells if each.dead]
+    trust = _trust(sweep, worth, dead, recommendable=not own)
     if not ranked:
-        why = f"no cell fits into {memory_bytes:,} bytes" if judged else "no cell was measured in enough processes"
+        why = "no cell is known to fit" if judged else "no cell was measured in enough processes"
         gone = all(each.dead or each.not_run for each in sweep.cells)
         status = m.VerdictStatus.FAILED if gone and not judged else m.VerdictStatus.INCONCLUSIVE
         text = f"No mode can be recommended {of}: {why}"
@@ -225,17 +224,26 @@ def verdict(
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
     faster = best.speedup
-    how = f", {figure(faster.value)}\N{MULTIPLICATION SIGN} as fast as eager" if isinstance(faster, m.Estimate) else ""
+    beyond_noise = isinstance(faster, m.Estimate) and not faster.low <= 1 <= faster.high
+    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) and beyond_noise else ""
+    how = f", each step {times} as fast as eager's" if times else ""
     if len(ranked) == 1:
-        text = f"Only {best.cell.name} could be judged {of}: {short(mine.value)} s{how}"
-        status = m.VerdictStatus.INCONCLUSIVE
+        chosen = len(own or judged) > 1  # the others need more memory
+        can = "is known to fit" if chosen else "could be judged"
+        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
+        status = m.VerdictStatus.OK if chosen else m.VerdictStatus.INCONCLUSIVE
+        code = code if chosen or best.cell.compiles else ""
         return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
     _, second, theirs = ranked[1]
-    if mine.high >= theirs.low:
-        level = [each.cell.name for _, each, its in ranked if its.low <= mine.high]
+    level = [(each.cell.name, its) for _, each, its in ranked if its.low <= mine.high]
+    if len(level) > 1:
+        names = [name for name, _ in level]
+        together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)
+        ends = min(its.low for _, its in level), max(its.high for _, its in level)
         text = (
-            f"{' and '.join(level[:2])}{f' and {len(level) - 2} more' if len(level) > 2 else ''} take equally long "
-            f"{of} within the noise ({short(mine.low)} to {short(theirs.high)} s){how}"
+            f"{together} take equally long {of} within the noise "
+            f"({short(ends[0])} to {short(ends[1])} s)"
+            f"{f'; a step of {names[0]} is {times} as fast as in eager' if times else ''}"
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:
@@ -248,32 +256,44 @@ def verdict(
     return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code)
 
 
+def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict:
+    """With what the correctness ladder found, if it was the recommended cell that climbed it."""
+    if isinstance(ladder, m.Skipped) or ladder.first is None or found.best is None or ladder.cell != found.best.name:
+        return found
+    text = f"{found.text}; but {ladder.cell} changes the results, at {ladder.first}"
+    status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
+    return msgspec.structs.replace(found, text=text, status=status)
+
+
 def _fits(worth: m.CellWorth, memory_bytes: int) -> bool:
     """With the margin for spikes; a cell whose memory is not known does not."""
     needed = worth.host_bytes if isinstance(worth.device_bytes, m.Skipped) else worth.device_bytes
     return not isinstance(needed, m.Skipped) and needed * SAFETY <= memory_bytes
 
 
-def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str]) -> str:
+def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *, recommendable: bool) -> str:
     """How many processes, how far they lie apart, and what is missing."""
     steps = [each.step for each in worth if isinstance(each.step, m.Spread)]
     counts = [step.samples for step in steps]
     parts = []
     if steps:
         apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
-        words = f"{100 * (apart - 1):.0f} %" if apart < TIMES_APART else f"{short(apart)} times"
+        words = f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
         apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
         processes = "process" if max(counts) == 1 else "processes"
         parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"
-            parts.append(f"{each.cell.name} is {times} and rounds differently, so it is not recommended")
+            but = "" if recommendable else ", so it is not recommended"
+            parts.append(f"{each.cell.name} is {times} and rounds differently{but}")
     late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
     if late:
         parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
     if dead:
         parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
+    if cut := [each.cell.name for each in sweep.cells if each.not_run]:
+        parts.append(f"{plural(len(cut), 'cell')} not or not fully measured: {', '.join(cut[:2])}")
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
     text = "; ".join(parts)

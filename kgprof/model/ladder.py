@@ -98,6 +98,3 @@ class Ladder(Tagged, frozen=True, kw_only=True, tag="ladder"):
     rungs: tuple[tuple[Rung, RungResult | Skipped], ...]
     first: Rung | None
     minified: Minified | Skipped
-
-    def result(self, rung: Rung) -> RungResult | Skipped:
-        return dict(self.rungs).get(rung, Skipped(reason=f"the rung {rung} is not on this ladder"))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -146,8 +147,10 @@ class Session:
         )
 
     def begin(self, grid: Grid, turns: int, earlier: m.Sweep | None) -> tuple[m.CellResult, ...]:
-        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone."""
+        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone. What
+        was tried on its best cell is kept too."""
         done = {each.cell: each for each in earlier.cells} if earlier is not None else {}
+        self._tried: dict[str, Any] = {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
         device = self.question.device
@@ -182,6 +185,7 @@ class Session:
             cells=tuple(self._cells.values()),
             interrupted=self._interrupted,
             command=("kgprof", *sys.argv[1:]),
+            **self._tried,
         )
 
     def planned_s(self, turns: int, repeats: int) -> float:
@@ -368,17 +372,11 @@ class Session:
         return m.CellProcess(number=number, cold=cold, exit=ended.exit, measured=measured, log=text), ended.interrupted
 
 
-def differences(found: m.SweepQuestion, asked: m.SweepQuestion) -> Iterator[str]:
-    """What two sweeps do not have in common."""
-    for field in msgspec.structs.fields(m.SweepQuestion):
-        before, now = getattr(found, field.name), getattr(asked, field.name)
-        if before != now:
-            yield f"{field.name} was {before!r}, is {now!r}"
-
-
 def refuse_another_question(found: m.SweepQuestion, asked: Iterable[m.SweepQuestion], path: Path) -> None:
     """``asked``: as it is, and as it may be shown. Raises UsageError if ``found`` is neither."""
     questions = tuple(asked)
     if found not in questions:
-        why = "; ".join(differences(found, questions[-1]))
+        names = [field.name for field in msgspec.structs.fields(m.SweepQuestion)]
+        sides = ((name, getattr(found, name), getattr(questions[-1], name)) for name in names)
+        why = "; ".join(f"{name} was {before!r}, is {now!r}" for name, before, now in sides if before != now)
         raise UsageError(f"--resume: {path} answers another question: {why}", hint="name another folder with -o")

@@ -12,12 +12,12 @@ from kgprof.wording import plural
 
 _TENSORS = 8  # of a rung, in its fold
 _ADDS = {
-    m.Rung.FLOAT64: "eager mode, all in float64: the reference",
+    m.Rung.FLOAT64: "all in float64",
     m.Rung.EAGER: "no compiler",
-    m.Rung.CAPTURE: 'Dynamo (backend="eager")',
-    m.Rung.FUNCTIONALISATION: 'AOTAutograd (backend="aot_eager")',
-    m.Rung.DECOMPOSITION: 'Inductor\'s decompositions and partitioner (backend="aot_eager_decomp_partition")',
-    m.Rung.CODE_GENERATION: 'Inductor\'s kernels (backend="inductor")',
+    m.Rung.CAPTURE: "Dynamo",
+    m.Rung.FUNCTIONALISATION: "AOTAutograd",
+    m.Rung.DECOMPOSITION: "Inductor's decompositions, partitioner",
+    m.Rung.CODE_GENERATION: "Inductor's kernels",
 }
 _HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
 _RULE = (
@@ -40,9 +40,14 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     if ladder.first is None:
         above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
         failed = len(ladder.rungs) - len(ran)
+        if not above:
+            yield "Not checked", f"no rung of {ladder.cell} could be compared; the table says why"
+            return
         yield f"No rung differs ({above} compared{f', {failed} could not run' if failed else ''}): {ladder.cell}."
         return
-    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it agree with eager."
+    below = [found for rung, found in ladder.rungs if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)]
+    ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
+    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it{ran_below} agree with eager."
     minified = ladder.minified
     if isinstance(minified, m.Skipped):
         yield "No smaller program", minified.reason
@@ -62,7 +67,8 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
 def _rungs(ladder: m.Ladder) -> Table:
     rows = []
     for rung, found in ladder.rungs:
-        adds = _ADDS.get(rung, ladder.cell)
+        backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
+        adds = Cell(_ADDS.get(rung, ladder.cell), details=backend)
         if isinstance(found, m.Skipped):
             rows.append(row(str(rung), adds, missing(found), *[missing(found)] * 7))
             continue
@@ -84,9 +90,8 @@ def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
     ulp = m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
     return (
         Cell(f"{tensor.name} ({tensor.dtype})", details=details),
-        number(tensor.max_abs),
-        number(tensor.eager_max_abs),
-        number(tensor.max_rel),
+        # errors of float64 have more zeros than a column
+        *(Cell(f"{error:.3g}", value=error) for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)),
         whole(ulp),
         Cell(odd, details=(expected,) if odd != expected.removeprefix("reference ") else ()),
     )
@@ -99,7 +104,7 @@ def _own(found: m.RungResult) -> Cell:
     metrics = tuple(f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics)
 
     def cell(agreement: m.RunAgreement) -> Cell:
-        ties = f", {agreement.near_ties:,} near-ties" if agreement.near_ties else ""
+        ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
         return Cell(f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics)
 
     return known(found.agreement, cell)

@@ -21,7 +21,6 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     asked, machine = sweep.question, sweep.environment
     several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
-    texts = [f"{_size(sweep, at)}: {each.text}" if several else each.text for at, each in enumerate(sweep.verdicts)]
     codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
     sections = (
@@ -29,7 +28,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         Section(
             title="What compiling costs",
             blocks=(_starts(sweep), *_consistency(sweep)),
-            intro="Seconds that the calls before steady state take beyond as many steady calls, and in which stages.",
+            intro=_STARTING,
         ),
         Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
@@ -38,8 +37,8 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     return Sheet(
         title=f"Sweep of {asked.workload}, strategy {asked.strategy}",
         status=worst.status,
-        verdict="; ".join(texts),
-        trust=sweep.verdicts[0].trust,
+        verdict=_by_size(sweep, [each.text for each in sweep.verdicts]),
+        trust=_by_size(sweep, [each.trust for each in sweep.verdicts]),
         facts=(
             asked.device_name,
             plural(asked.cpu_count, "CPU core") if isinstance(asked.cpu_count, int) else "",
@@ -51,6 +50,10 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     )
 
 
+_STARTING = (
+    "Seconds that the calls before steady state take beyond as many steady calls, with cold and with warm caches on "
+    "disk; the first call after a reset, in a process that has compiled before; the stages of a cold start."
+)
 _EARNINGS = (
     "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
     "more than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and "
@@ -61,6 +64,13 @@ _EARNINGS = (
 
 def _size(sweep: m.Sweep, at: int) -> str:
     return " ".join(list(dict.fromkeys(each.cell.size for each in sweep.cells))[at]) or "as it is"
+
+
+def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
+    """What is the same for all sizes once."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return "; ".join(f"{_size(sweep, at)}: {text}" for at, text in enumerate(texts))
 
 
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
@@ -103,30 +113,27 @@ def _cells(sweep: m.Sweep) -> Table:
             _estimate(each.speedup, ratio),
             timed(each.first_cold),
             timed(each.first_warm),
-            _break_even(each, each.break_even),
-            _break_even(each, each.break_even_next, each.next_best),
+            _break_even(each.break_even, never=isinstance(each.speedup, m.Estimate) and each.speedup.low <= 1),
+            _break_even(each.break_even_next, never=each.next_best is not None, against=each.next_best),
             _estimate(each.total, figure),
         )
         for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
-        *("cell", "step", "against eager", "first call, cold s", "first call, warm disk s"),
-        *("pays after (steps)", "pays after, against the next best", f"{sweep.executions:,} executions s"),
+        *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
+        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
     )
     label = "Each cell: steady step over fresh processes, first calls, break-even and total"
     return plain(label, headings, rows)
 
 
-def _break_even(worth: m.CellWorth, value: m.Estimate | m.Skipped, against: m.Cell | None = None) -> Cell:
-    """ "never" where both sides were measured and the cell is not faster beyond the noise."""
+def _break_even(value: m.Estimate | m.Skipped, *, never: bool, against: m.Cell | None = None) -> Cell:
+    """``never``: both sides were measured, so that one without a value is not faster beyond the noise."""
+    over = (f"over {against.name}",) if against is not None else ()
     if isinstance(value, m.Estimate):
         cell = _estimate(value, _count)
-        named = (*cell.details, f"over {against.name}") if against is not None else cell.details
-        return msgspec.structs.replace(cell, details=named)
-    judged = isinstance(worth.speedup, m.Estimate) and (against is not None or value is worth.break_even)
-    if judged and isinstance(worth.cold, m.Spread):
-        return Cell("never", title=value.reason, details=(f"over {against.name}",) if against is not None else ())
-    return missing(value)
+        return msgspec.structs.replace(cell, details=(*cell.details, *over))
+    return Cell("never", title=value.reason, details=over) if never else missing(value)
 
 
 def _starts(sweep: m.Sweep) -> Table:
@@ -139,8 +146,8 @@ def _starts(sweep: m.Sweep) -> Table:
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
         for each in _measured(sweep)
     ]
-    headings = ("cell", "cold caches s", "warm disk s", "same process, after a reset s")
-    named = ("capture s", "front end s", "scheduling s", "code generation s", "machine code s", "caching s")
+    headings = ("cell", "cold s", "warm s", "reset s")
+    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
 
 
@@ -155,9 +162,8 @@ def _consistency(sweep: m.Sweep) -> Iterator[str]:
 
 
 def _earnings(sweep: m.Sweep) -> Table:
-    eager = next((each for each in sweep.worth if not each.cell.compiles), None)
-
     def memory(each: m.CellWorth) -> Cell:
+        eager = next((one for one in sweep.worth if not one.cell.compiles and one.cell.size == each.cell.size), None)
         on_gpu = isinstance(each.device_bytes, int)
         own, base = (
             (each.device_bytes, eager and eager.device_bytes)
@@ -179,7 +185,7 @@ def _earnings(sweep: m.Sweep) -> Table:
             known(each.tier, Cell),
             _estimate(each.returns, figure),
             _estimate(each.of_100, figure),
-            _break_even(each, each.break_even_warm)
+            _break_even(each.break_even_warm, never=False)
             if isinstance(each.break_even, m.Estimate)
             else missing("see above"),
             memory(each),

@@ -232,6 +232,17 @@ def test_what_is_not_whole_and_what_is_older_stays_not_beside_a_new_result(place
     assert (place / "run" / "report.json").read_text(encoding="utf-8") == "new"
 
 
+def test_a_result_without_a_recording_leaves_the_reports_beside_it(place: Path) -> None:
+    (place / "run" / "report.html").write_text("the profile's", encoding="utf-8")
+
+    with unfinished.Unfinished(place / "run") as work:
+        (work.folder / "sweep.json").write_text("{}", encoding="utf-8")
+        work.finish()
+
+    assert (place / "run" / "report.html").read_text(encoding="utf-8") == "the profile's"
+    assert (place / "run" / "sweep.json").exists()
+
+
 def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_stands(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

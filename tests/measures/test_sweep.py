@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kgprof import model as m
-from kgprof.measures.economics import benefit, crossing, tier, total
+from kgprof.measures.economics import benefit, crossing, returned, tier, total
 from kgprof.measures.sweep import ahead, weighed
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
 
@@ -57,6 +58,14 @@ def test_the_benefit_of_steps_is_a_loss_before_the_break_even() -> None:
     assert total(estimate(10), estimate(100), 1_000).value == pytest.approx(10.1)
 
 
+def test_the_return_takes_the_extremes_of_what_was_paid_too() -> None:
+    """After 200,000 steps: 20 s saved for 9 s paid; 16 s for 11.5 s; 24 s for 7 s."""
+    starts, times = (estimate(10, 9, 12), estimate(1, 0.5, 2)), (estimate(100, 90, 110), estimate(200, 190, 210))
+
+    assert steps(returned(*starts, *times, 200_000)) == (1.222222, 0.391304, 2.428571)
+    assert isinstance(returned(starts[0], estimate(8, 1, 9.5), *times, 10), m.Skipped)
+
+
 @pytest.mark.parametrize(
     ("speedup", "break_even", "expected"),
     [
@@ -72,6 +81,8 @@ def test_a_cell_that_never_pays_is_poor_and_one_without_times_has_no_tier() -> N
     gone = m.Skipped(reason="gone")
 
     assert tier(estimate(0.9), gone) is m.Tier.POOR
+    assert tier(estimate(1.2, 0.9, 1.5), gone) is m.Tier.POOR
+    assert tier(estimate(2.0), gone) == gone
     assert tier(gone, gone) == gone
 
 
@@ -122,6 +133,61 @@ def test_totals_that_overlap_are_inconclusive_and_name_both() -> None:
     assert "default and reduce-overhead" in verdict.text
 
 
+def test_any_total_that_overlaps_makes_it_inconclusive() -> None:
+    """The runner-up by the median is apart from the best, a noisy third is not."""
+    cells = (
+        cell(EAGER, 108, 108, 108, cold_s=[0.0]),
+        cell(DEFAULT, 99, 100, 101, cold_s=[0.0]),
+        cell(SECOND, 100, 110, 150, cold_s=[0.0]),
+    )
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert (verdict.status, verdict.best) == (m.VerdictStatus.INCONCLUSIVE, DEFAULT)
+    assert "default and reduce-overhead take equally long" in verdict.text
+    assert "a step of default is 1.08\N{MULTIPLICATION SIGN} as fast as in eager" in verdict.text
+    assert "(99 to 150 s)" in verdict.text
+
+
+def test_a_speedup_within_the_noise_is_not_in_the_verdict() -> None:
+    cells = cell(EAGER, 100, 140, 400, cold_s=[0.0]), cell(DEFAULT, 90, 100, 110, cold_s=[0.0])
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert verdict.best == DEFAULT
+    assert "as fast" not in verdict.text
+
+
+def test_a_recommended_cell_whose_results_differ_needs_attention() -> None:
+    cells = cell(EAGER, 200, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, 100, cold_s=[1.0])
+    ladder = m.Ladder(
+        strategy="step",
+        cell=DEFAULT.name,
+        steps=1,
+        rungs=(),
+        first=m.Rung.DECOMPOSITION,
+        minified=m.Skipped(reason="not tried"),
+    )
+
+    def judged(ladder: m.Ladder) -> m.SweepVerdict:
+        return weighed(msgspec.structs.replace(sweep(*cells), ladder=ladder), 1_000_000).verdicts[0]
+
+    assert judged(ladder).status is m.VerdictStatus.ATTENTION
+    assert "default changes the results, at decomposition" in judged(ladder).text
+    assert judged(msgspec.structs.replace(ladder, first=None)).status is m.VerdictStatus.OK
+    assert judged(msgspec.structs.replace(ladder, cell=TUNED.name)).status is m.VerdictStatus.OK
+
+
+def test_another_precision_is_recommended_if_nothing_else_was_swept() -> None:
+    cells = cell(EAGER, 200, 200, 200, cold_s=[0.0]), cell(BF16, 20, 20, 20, cold_s=[1.0])
+
+    (verdict,) = weighed(sweep(*cells), 1_000_000).verdicts
+
+    assert (verdict.status, verdict.best) == (m.VerdictStatus.OK, BF16)
+    assert "rounds differently" in verdict.trust
+    assert "not recommended" not in verdict.trust
+
+
 def test_other_rounding_is_reported_and_not_recommended() -> None:
     cells = (
         cell(EAGER, 200, 200, 200, cold_s=[0.0]),
@@ -145,6 +211,19 @@ def test_a_cell_that_does_not_fit_is_not_recommended() -> None:
         return weighed(sweep(*cells), 1_000_000, memory).verdicts[0].best
 
     assert (best(2_500), best(2_499), best(1_249)) == (DEFAULT, EAGER, None)
+
+
+def test_a_cell_that_alone_fits_is_recommended_and_eager_alone_is_not() -> None:
+    eager = cell(EAGER, 200, 200, 200, cold_s=[0.0], memory=1_000)
+    late = msgspec.structs.replace(cell(DEFAULT, 100, cold_s=[1.0], memory=2_000), not_run="the time was up")
+
+    both = cell(DEFAULT, 100, 100, 100, cold_s=[1.0], memory=2_000)
+    (fits,) = weighed(sweep(eager, both), 1_000_000, 1_300).verdicts
+    (alone,) = weighed(sweep(eager, late), 1_000_000).verdicts
+
+    assert (fits.status, fits.text[:23]) == (m.VerdictStatus.OK, "Only eager is known to ")
+    assert (alone.status, alone.code) == (m.VerdictStatus.INCONCLUSIVE, "")
+    assert "1 cell not or not fully measured: default" in alone.trust
 
 
 def test_fewer_than_three_processes_judge_nothing() -> None:

@@ -127,7 +127,7 @@ def test_a_planted_fault_is_named_and_reproduced(
     climbed = climb(PROGRAM.format(kind=kind))
 
     assert (climbed.first, differing(climbed)) == (rungs[0], rungs)
-    result = climbed.result(rungs[0])
+    result = dict(climbed.rungs)[rungs[0]]
     assert isinstance(result, m.RungResult)
     differs = {each.name: each for each in result.tensors if each.differing}
     assert tensor in differs

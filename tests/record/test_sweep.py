@@ -113,16 +113,20 @@ def test_cells_that_have_ended_are_not_run_again(asked: Callable[..., tuple[Sess
     cut = [
         each if each.cell != TUNED else m.CellResult(cell=TUNED, processes=each.processes[:2]) for each in earlier.cells
     ]
-    earlier = m.decode_json(m.encode_json(earlier), m.Sweep)
+    ladder = m.Ladder(
+        strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=m.Skipped(reason="no rung differs")
+    )
+    earlier = m.decode_json(m.encode_json(msgspec.structs.replace(earlier, ladder=ladder)), m.Sweep)
 
     # when
-    session, turns = asked({}, m.decode_json(m.encode_json(earlier), m.Sweep))
-    swept(session)
+    session, turns = asked({}, earlier)
+    whole = swept(session)
     session, again = asked({}, msgspec.structs.replace(earlier, cells=tuple(cut)))
     swept(session)
 
     # then
     assert turns == []
+    assert (whole.ladder, whole.shapes) == (ladder, None)
     assert again == ["max-autotune cold", "max-autotune warm", "max-autotune warm"]
 
 

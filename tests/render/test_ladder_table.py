@@ -91,6 +91,27 @@ def test_a_ladder_without_a_difference_says_what_was_compared() -> None:
     assert "No rung differs (1 compared, 1 could not run): reduce-overhead." in words(ladder_section(sound))
 
 
+def test_an_error_of_float64_is_not_shown_as_zero() -> None:
+    small = rung(replace(RIGHT, max_abs=2.22e-16))
+
+    assert "2.22e-16" in words(ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, small),), first=None)))
+
+
+def test_a_ladder_on_which_nothing_could_run_was_not_checked() -> None:
+    none = m.Skipped(reason="no rung differs")
+
+    text = words(ladder_section(replace(LADDER, rungs=LADDER.rungs[-1:], first=None, minified=none)))
+
+    assert "Not checked: no rung of reduce-overhead could be compared" in text
+    assert "No rung differs" not in text
+
+
+def test_a_rung_below_that_could_not_run_does_not_agree() -> None:
+    rungs = (*LADDER.rungs[:2], (m.Rung.CAPTURE, SKIPPED), LADDER.rungs[3])
+
+    assert "the rungs below it that could run agree" in words(ladder_section(replace(LADDER, rungs=rungs)))
+
+
 def test_a_script_that_does_not_differ_by_itself_says_so() -> None:
     assert isinstance(LADDER.minified, m.Minified)
     alone = replace(LADDER.minified, checked=m.Reproduction(differs=False, output=""))
@@ -115,7 +136,7 @@ def test_differing_results_and_metrics_of_the_workload_stand_in_its_column() -> 
 
     page = words(ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, own),))), "html")
 
-    assert "3 of 120 differ, 1 near-ties" in page
+    assert "3 of 120 differ, 1 near-tie" in page
     assert "score 0.5 (eager 0.75)" in page
 
 

@@ -47,6 +47,34 @@ def test_the_cells_stand_in_the_order_of_their_totals_and_what_is_slower_never_p
     assert found["eager"][4] == DASH
 
 
+def test_a_cell_without_a_start_of_eager_is_not_said_never_to_pay() -> None:
+    eager = cell(EAGER, 200, 200, 200, cold_s=[0.0])
+    warm = msgspec.structs.replace(
+        eager, processes=tuple(msgspec.structs.replace(each, cold=False) for each in eager.processes)
+    )
+    page = sheet(weighed(sweep(warm, CELLS[1]), 1_000_000))
+
+    assert rows(page, "Which mode")["default"][4] == DASH
+    assert rows(page, "What compiling earns")["default"][0] == DASH
+
+
+def test_memory_and_trust_are_those_of_a_size() -> None:
+    def sized(batch: str, memory: int) -> list[m.CellResult]:
+        at = {"size": ("--batch", batch)}
+        eager, default = (msgspec.structs.replace(each, **at) for each in (EAGER, DEFAULT))
+        first = cell(eager, 200, 200, 220 if batch == "8" else 200, cold_s=[0.0], memory=memory)
+        return [first, cell(default, 100, 100, 100, cold_s=[1.0], memory=2 * memory)]
+
+    page = sheet(weighed(sweep(*sized("8", 1_000), *sized("64", 9_000)), 1_000_000))
+    (table,) = (part.blocks[0] for part in page.sections if part.title == "What compiling earns")
+
+    assert isinstance(table, Table)
+    more = [row.cells[-1].details for row in table.rows if row.cells[0].text.startswith("default")]
+    assert more == [("+100 % over eager",)] * 2
+    assert "--batch 8: Each cell's step" in page.trust
+    assert "; --batch 64: Each cell's step" in page.trust
+
+
 def test_what_a_start_costs_says_how_consistent_it_is() -> None:
     page = shown()
     (consistency,) = (
