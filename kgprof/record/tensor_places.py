@@ -410,6 +410,9 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: E
 
     standing: list[Any] = []  # a torch.library.Library, or none
 
+    # Torch calls it while it holds its lock for such callbacks. Where a backward is compiled under loss.backward() in a
+    # compiled function Dynamo would capture it, and so wait for that lock for ever.
+    @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def stand(_: object = None) -> None:
         if not standing:
             library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]

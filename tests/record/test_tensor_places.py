@@ -279,3 +279,25 @@ def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_a
 
     assert places(step) == [HOST]
     assert not torch._dynamo.callback.callback_handler.end_callbacks
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_backward_that_is_compiled_in_a_compiled_function_does_not_wait_for_itself() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 1))
+    optimizer, loss_of = torch.optim.AdamW(net.parameters(), 1e-3), torch.nn.BCEWithLogitsLoss()
+    given, wanted = torch.randn(32, 8), torch.rand(32).round()
+
+    @torch.compile(backend="aot_eager")
+    def train_step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = loss_of(net(given).squeeze(-1), wanted)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    losses: list[torch.Tensor] = []
+
+    places(lambda: losses.extend((train_step(), train_step())))  # without the mend it never came back
+
+    assert losses[1] < losses[0]
