@@ -10,6 +10,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -69,8 +70,9 @@ def surroundings(environment: dict[str, str]) -> dict[str, str]:
 
 
 def error_and_hint(stderr: str) -> list[str]:
-    """The lines after the progress."""
-    return [line for line in stderr.splitlines() if not line.startswith("kgprof:  ")]
+    """The lines after the progress, of which a run's step time is a part."""
+    lines = (line for line in stderr.splitlines() if not line.startswith("kgprof:  "))
+    return [line for line in lines if not re.fullmatch(r"kgprof: [\w.-]+: \S+ ms/step, median of \d+ steps", line)]
 
 
 def here(args: Sequence[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

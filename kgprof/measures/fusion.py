@@ -38,7 +38,7 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
     copy: float | m.Skipped = m.Skipped(reason="the copy was not measured")
     if isinstance(ceilings, m.Ceilings):
         rates = [rate for one in ceilings.measured if one.operation == m.COPY for rate in one.per_s]
-        copy = float(np.median(rates)) if rates else copy
+        copy = (float(np.median(rates)) if rates else 0.0) or copy  # a rate of zero is no ceiling
     else:
         copy = ceilings
     for work in graphs:

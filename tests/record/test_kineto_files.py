@@ -91,7 +91,7 @@ def test_a_trace_becomes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert isinstance(only.step, Skipped)
     assert isinstance(only.compile, Skipped)
     assert isinstance(only.host, Skipped)
-    assert found.verdict.text == f"{only.key.slug}: device busy 30.0 % of 2 traced steps"
+    assert found.verdict.text == f"{only.key.slug}: GPU busy 30.0 % of 2 traced steps"
 
 
 def test_the_recording_needs_its_source_no_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
