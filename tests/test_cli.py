@@ -70,9 +70,9 @@ def surroundings(environment: dict[str, str]) -> dict[str, str]:
 
 
 def error_and_hint(stderr: str) -> list[str]:
-    """The lines after the progress, of which a run's step time is a part."""
-    lines = (line for line in stderr.splitlines() if not line.startswith("kgprof:  "))
-    return [line for line in lines if not re.fullmatch(r"kgprof: [\w.-]+: \S+ ms/step, median of \d+ steps", line)]
+    """The lines after the progress, of which each run's step time, or how it ended, is a part."""
+    of_a_run = re.compile(r"kgprof: [\w.-]+\.[\w-]+: ")
+    return [line for line in stderr.splitlines() if not (line.startswith("kgprof:  ") or of_a_run.match(line))]
 
 
 def here(args: Sequence[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
