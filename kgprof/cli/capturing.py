@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.capture_advice import advise
 from kgprof.analysis.redaction import redacted_report
-from kgprof.cli.ci import inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
-from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.cli.saying import inform, say
+from kgprof.cli.writing import emit_sheet
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD, UsageError
 from kgprof.record import captures, default_folder, store
 from kgprof.record.private_names import private_names
@@ -24,14 +24,7 @@ from kgprof.render import sheet
 from kgprof.render.capture_sheet import capture_sheet
 from kgprof.workloads import catalog, loading, programs
 
-FILES = {"capture.json": "json", "capture.html": "html"}
-FORMATS: Mapping[str, Callable[[m.CaptureReport], str]] = {
-    "text": lambda report: sheet.text(capture_sheet(report)),
-    "json": lambda report: m.encode_json(report).decode(),
-    "html": lambda report: sheet.html(capture_sheet(report)),
-    "markdown": lambda report: sheet.markdown(capture_sheet(report)),
-}
-SUFFIXES = {"json": ".json", "html": ".html"}
+FILES = ("capture.json", "capture.html")
 
 
 def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.CaptureCase, ...]:
@@ -55,10 +48,10 @@ def captured(
     target = loading.find(options.workload)
     inputs = [target.file] if target is not None and target.file is not None else []
     folder = output if output is not None else default_folder(options.workload)
-    with making(folder, inputs, outputs, context, worth_keeping=False, names=tuple(FILES)) as work:
+    with making(folder, inputs, outputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
-        with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as shown:
-            trying = captures.Captures(options, scratch, shown, question)
+        with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as phases:
+            trying = captures.Captures(options, scratch, phases, question)
             survey = trying.survey()
             results: list[m.CaptureResult] = []
             try:
@@ -80,22 +73,11 @@ def captured(
         )
         sharing = context.sharing
         report = redacted_report(report, private_names(), source=sharing.source, redact=sharing.redact)
-        store.write_reports(work.folder, {name: FORMATS[form](report) for name, form in FILES.items()})
-        page = work.finish() / "capture.html"
-    return _emit(report, page, outputs, context, quiet=quiet)
-
-
-def _emit(report: m.CaptureReport, page: Path, outputs: Sequence[Output], context: Context, *, quiet: bool) -> int:
-    """The table goes to stdout with the page's path as its last line, or the one format that was asked for there."""
-    text = f"{FORMATS['text'](report).rstrip()}\n\n{page}"
-    for output in outputs:
-        if output.path is not None:
-            store.write_reports(output.path.parent, {output.path.name: FORMATS[output.form](report)})
-            continue
-        text = FORMATS[output.form](report)
-        if context.job.parses_log:
-            text = inert_document(text, SUFFIXES.get(output.form, ""))
-    to_stdout(text)
+        shown = capture_sheet(report)
+        texts = {FILES[0]: m.encode_json(report).decode(), FILES[1]: sheet.html(shown)}
+        store.write_reports(work.folder, texts)
+        page = work.finish() / FILES[1]
+    emit_sheet(outputs, shown, report, job=context.job, otherwise=f"{sheet.text(shown).rstrip()}\n\n{page}")
     if not report.tried and not report.interrupted:
         why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
         say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")

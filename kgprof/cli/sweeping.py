@@ -10,10 +10,10 @@ import msgspec
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted_report
-from kgprof.cli.ci import inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
-from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.cli.saying import inform, say
+from kgprof.cli.writing import emit_sheet
 from kgprof.collectors import compilations
 from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
 from kgprof.measures.sweep import ahead, weighed
@@ -95,7 +95,7 @@ def swept(
     complain(found)
     if not quiet:
         progress.tell(printers.text(page))
-    emit(outputs, found, page, context, otherwise=str(output / FILES[1]))
+    emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
     return exit_code(found)
 
 
@@ -244,18 +244,5 @@ def advised(
     memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
     inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
-    emit(outputs, found, page, context, otherwise=printers.text(page))
+    emit_sheet(outputs, page, found, job=context.job, otherwise=printers.text(page))
     return EXIT_OK
-
-
-def emit(outputs: Sequence[Output], found: m.Sweep, page: printers.Sheet, context: Context, *, otherwise: str) -> None:
-    """Files first; on stdout the one format that was asked for there, or ``otherwise``."""
-    text = otherwise
-    made = {"html": printers.html, "markdown": printers.markdown, "text": printers.text}
-    for output in outputs:
-        written = m.encode_json(found).decode() if output.form == "json" else made[output.form](page)
-        if output.path is not None:
-            store.write_reports(output.path.parent, {output.path.name: written})
-        else:
-            text = inert_document(written, f".{output.form}") if context.job.parses_log else written
-    to_stdout(text)

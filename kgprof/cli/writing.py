@@ -24,6 +24,7 @@ from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
+from kgprof.render import sheet as sheets
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
@@ -171,6 +172,21 @@ def emit(
         text = render.by_name("text").render(profile)
     if text:
         to_stdout(text)
+
+
+def emit_sheet(
+    outputs: Sequence[Output], page: sheets.Sheet, data: m.Sweep | m.CaptureReport, *, job: Job, otherwise: str
+) -> None:
+    """As ``emit``, of a verb that shows a sheet; ``data`` is what the sheet was made from."""
+    printers = {"text": sheets.text, "html": sheets.html, "markdown": sheets.markdown}
+    text = otherwise
+    for output in outputs:
+        made = m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
+        if output.path is not None:
+            store.write_reports(output.path.parent, {output.path.name: made})
+        else:
+            text = inert_document(made, f".{output.form}") if job.parses_log else made
+    to_stdout(text)
 
 
 def complain_of_runs(profile: m.Profile, recording: Path) -> None:
