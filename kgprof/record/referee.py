@@ -104,6 +104,10 @@ class _Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return leaf.to(torch.float32)
             return torch.float32 if leaf is torch.float64 else leaf
 
+        # torch.randn(64) names no dtype and means the default one; randint's and randperm's own is int64.
+        unnamed = any(each.name == "dtype" and each.default_value is None for each in func._schema.arguments)
+        if unnamed and not any(isinstance(leaf, torch.Tensor | torch.dtype) for leaf in tree_flatten(given)[0]):
+            given[1]["dtype"] = torch.get_default_dtype()
         narrow = tree_map(narrowed, given)
         made = func(*narrow[0], **narrow[1])
         if func is torch.ops.aten.native_dropout.default:  # float32's mask, and nothing of its rounding

@@ -21,7 +21,7 @@ from kgprof.record.scratch import scratch_folder
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "captured" / "programs.py"
 TAPE, CUDA_GRAPH = "tests.record.capture_tape:Tape", "kgprof.record.capturing:CudaGraph"
-HANGS_AFTER_S = 45.0  # with the seconds that importing torch takes on a busy machine
+HANGS_AFTER_S = 12.0  # importing torch takes 3 of them; a child that is still loading gets four times as long
 TRUTH = {
     "plain": ("capture-eager", Outcome.CORRECT),
     "accumulates": ("capture-eager", Outcome.CORRECT),
@@ -129,7 +129,7 @@ def test_a_known_outcome_is_found_on_the_tape(program: str, here: Tries) -> None
 @pytest.mark.parametrize("program", ["plain", "waits_for_a_lock", "waits_at_a_barrier"])
 def test_a_child_that_hangs_is_ended_with_all_that_it_started(program: str, tried: Tries) -> None:
     result = tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=limit(program))
-    if result.answer is not None and result.answer.phase == "load":  # a very busy machine
+    if result.answer is None or result.answer.phase == "load":  # a busy machine
         result = tried(program, TRUTH[program][0], capturer=TAPE, timeout_s=4 * limit(program))
 
     checked(program, result)
@@ -158,7 +158,7 @@ def test_a_sync_beside_the_function_raises(here: Tries) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("program", TRUTH)
 def test_a_known_outcome_is_found_in_a_cuda_graph(program: str, tried: Tries) -> None:
-    result = tried(program, TRUTH[program][0], capturer=CUDA_GRAPH, timeout_s=limit(program))
+    result = tried(program, TRUTH[program][0], capturer=CUDA_GRAPH, timeout_s=4 * limit(program))
 
     if kept := os.environ.get("OUT"):
         Path(kept, f"program-{program}.json").write_bytes(m.encode_json(result))

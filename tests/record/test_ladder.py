@@ -120,7 +120,7 @@ def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:
             *("decomposition", (m.Rung.DECOMPOSITION, m.Rung.CODE_GENERATION), "result", {"silu"}),
             marks=pytest.mark.long,
         ),
-        ("code generation", (m.Rung.CODE_GENERATION,), "result", {"sin"}),
+        pytest.param("code generation", (m.Rung.CODE_GENERATION,), "result", {"sin"}, marks=pytest.mark.long),
     ],
 )
 def test_a_planted_fault_is_named_and_reproduced(

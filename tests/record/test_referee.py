@@ -50,7 +50,13 @@ def test_random_numbers_are_those_of_float32() -> None:
     def draws(values: torch.Tensor) -> list[torch.Tensor]:
         torch.manual_seed(3)
         filled = torch.empty_like(values).uniform_()
-        return [torch.nn.functional.dropout(values, 0.3), torch.randn(7), filled, torch.bernoulli(filled)]
+        indices = (torch.randint(9, (40,)), torch.randperm(30))
+        assert {each.dtype for each in indices} == {torch.int64}
+        drawn = [torch.randn(7), torch.randn(64), torch.rand(64), torch.rand(3, dtype=torch.float32)]
+        return [
+            *(torch.nn.functional.dropout(values, 0.3), filled, torch.bernoulli(filled), *drawn),
+            *(each.to(values.dtype) for each in indices),
+        ]
 
     narrow = draws(x)
     with in_float64():
