@@ -670,6 +670,7 @@ def is_gone(pid: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
     done = kgprof(
         "profile",
@@ -688,6 +689,7 @@ def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
     assert "eager.default raised during PREPARE: no C++ compiler" in done.stderr
 
 
+@pytest.mark.long
 def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_path: Path) -> None:
     done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "--evaluations", "2", "-o", "out", cwd=tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import statistics
 import tokenize
@@ -20,8 +21,13 @@ LONGEST = 60
 BLOCK = 10
 
 
-def functions() -> Iterator[tuple[str, int]]:
+@functools.cache
+def functions() -> tuple[tuple[str, int], ...]:
     """Each function's place and its lines, from ``def`` to its end; not the declarations of a protocol's methods."""
+    return tuple(_functions())
+
+
+def _functions() -> Iterator[tuple[str, int]]:
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kgprof.cli import reading
 from kgprof.model import Finding, MemorySummary, Profile
 from tests.linkpred_faults import GRAPH_BREAK, RECOMPILES, SYNC, Fault, Planted, check_graphs, plant
@@ -42,6 +44,7 @@ def test_a_break_in_the_step_fails_the_gate_at_its_line(tmp_path: Path) -> None:
     assert said.splitlines()[-1].endswith(" graph-breaks")
 
 
+@pytest.mark.long
 def test_a_recompile_in_the_step_fails_the_gate_at_the_function_and_names_the_value(tmp_path: Path) -> None:
     code, said, profile, planted = gated(RECOMPILES, tmp_path)
 
@@ -77,6 +80,7 @@ def test_the_fused_step_reads_nothing_but_whether_it_is_done(tmp_path: Path) -> 
     assert reads_of(profile) == [DONE_CHECK]
 
 
+@pytest.mark.long
 def test_torch_cond_reads_its_predicate_besides_in_the_code_that_inductor_generates(tmp_path: Path) -> None:
     untouched = Fault(
         statement="", strategy="torch_cond", after="fresh = moved.idle & (slots.candidate < problem.size)"
@@ -94,6 +98,7 @@ def test_torch_cond_reads_its_predicate_besides_in_the_code_that_inductor_genera
     assert said.splitlines()[-1].endswith("torch_cond.default: 2 over the budget of 1 syncs-per-step")
 
 
+@pytest.mark.long
 def test_a_read_in_the_step_fails_the_gate_at_its_line(tmp_path: Path) -> None:
     code, said, profile, planted = gated(SYNC, tmp_path, "--max", "syncs-per-step=1", "--max", "graph-breaks=9")
 

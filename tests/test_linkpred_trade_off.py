@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from kgprof import cli
 from kgprof.cli import reading
 from kgprof.model import RunReport, Skipped, Spread
@@ -29,6 +31,7 @@ def per_candidate(run: RunReport) -> Spread:
     return run.per_unit
 
 
+@pytest.mark.long
 def test_the_verdict_agrees_with_the_times_of_the_two(tmp_path: Path) -> None:
     strategies = ("--strategy", "fused", "--strategy", "torch_cond")
     command = [

@@ -122,6 +122,7 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+@pytest.mark.long
 def test_a_script_that_cannot_run_twice_has_not_failed(tmp_path: Path) -> None:
     steps = "import os, torch\nmodel = torch.nn.Linear(4, 4)\nfor _ in range(40):\n    model(torch.ones(4))\n"
     text = f"{steps}os.mkdir('made')\n"

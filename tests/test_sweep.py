@@ -106,6 +106,7 @@ def test_advise_measures_nothing_and_names_its_inputs(swept: Path) -> None:
     assert (nothing.returncode, "cannot be read" in nothing.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_a_script_compiles_in_the_cells_backend(swept: Path) -> None:
     (swept / "script.py").write_text(SCRIPT)
 

@@ -47,6 +47,7 @@ def profile_of(folder: Path, name: str) -> Profile:
     return analyse(recordings.load(folder / name))
 
 
+@pytest.mark.long
 def test_a_step_of_so_many_tokens_has_the_time_of_a_token(folder: Path) -> None:
     (run,) = profile_of(folder, "base").runs
 

@@ -28,6 +28,16 @@ def outcome_of_all(folder: Path, *options: str) -> dict[str, Outcome]:
     return outcomes.read(file)
 
 
+def test_the_probes_change_nothing_in_every_fourth_program(tmp_path_factory: pytest.TempPathFactory) -> None:
+    names = [case.path.stem for case in outcomes.cases("cpu")][::4]
+    bare = outcome_of_all(tmp_path_factory.mktemp("bare"), *names)
+    probed = outcome_of_all(tmp_path_factory.mktemp("probed"), "--probes", *names)
+
+    assert len(bare) >= len(names) > 20
+    assert outcomes.compare(bare, probed) == []
+
+
+@pytest.mark.long
 def test_the_probes_change_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
     bare = outcome_of_all(tmp_path_factory.mktemp("bare"))
     probed = outcome_of_all(tmp_path_factory.mktemp("probed"), "--probes")

@@ -115,7 +115,9 @@ def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:
         ("capture", (m.Rung.CAPTURE,), "result", {"sin"}),
         pytest.param("functionalisation", (m.Rung.FUNCTIONALISATION,), "result", {"sin"}, marks=pytest.mark.long),
         pytest.param("nan", (m.Rung.FUNCTIONALISATION,), "result", {"sin"}, marks=pytest.mark.long),
-        ("gradient", (m.Rung.FUNCTIONALISATION,), "gradient of input 1", {"sin"}),
+        pytest.param(
+            *("gradient", (m.Rung.FUNCTIONALISATION,), "gradient of input 1", {"sin"}), marks=pytest.mark.long
+        ),
         pytest.param(
             *("decomposition", (m.Rung.DECOMPOSITION, m.Rung.CODE_GENERATION), "result", {"silu"}),
             marks=pytest.mark.long,

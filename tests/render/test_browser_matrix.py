@@ -33,7 +33,11 @@ SHORTEN = """(kept) => {
   }
 }"""
 DRAWN = ("svg ", "rect ", "text ", "line ", "title ")
-of_the_dozen = pytest.mark.parametrize("state", DOZEN)
+# One template makes them all, and the test of every other state sees them too; themes and widths are long.
+LIKE_OTHERS = ("clean", "as_is", "eight", "no_baseline", "five_hundred", "skipped")
+of_the_dozen = pytest.mark.parametrize(
+    "state", [pytest.param(state, marks=pytest.mark.long) if state in LIKE_OTHERS else state for state in DOZEN]
+)
 
 
 @of_the_dozen
@@ -78,7 +82,7 @@ def test_without_scripts_it_is_quiet_and_fits(browser: Browser, reports: dict[st
         assert page.locator("button:visible, input:visible, select:visible").count() == 0
 
 
-@pytest.mark.parametrize("state", [state for state in PAGE_STATES if state not in DOZEN])
+@pytest.mark.parametrize("state", [state for state in PAGE_STATES if state not in DOZEN or state in LIKE_OTHERS])
 def test_every_other_state_is_quiet_and_fits(browser: Browser, reports: dict[str, Path], state: str) -> None:
     report = reports[state]
     with browser.new_context() as context:

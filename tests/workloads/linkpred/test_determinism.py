@@ -123,6 +123,7 @@ def test_compiled_as_one_graph_by_a_backend_without_code_generation(kind: type[S
 
 
 # torch 2.13 itself uses what it deprecates, in a module that Inductor imports.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled_by_inductor() -> None:
     """torch_cond's step has all the parts of the others' and the branch besides."""

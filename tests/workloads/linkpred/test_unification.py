@@ -198,6 +198,7 @@ def test_compiled_as_one_graph_it_derives_the_same(seed: int) -> None:
     assert differing(compiled(cases, "aot_eager")(*tensors(cases)), expected(cases)) == 0
 
 
+@pytest.mark.long
 def test_compiled_by_inductor_it_derives_the_same() -> None:
     cases = random_derivations(2000, states=STATES)
     cases = replace(
