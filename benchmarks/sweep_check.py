@@ -1,6 +1,10 @@
 """Holds what `kgprof sweep` says against running it: break-even intervals, and the recommended cell.
 
     python benchmarks/sweep_check.py SWEEP_DIR... -o benchmarks/results/sweep_check.json [--seconds 30]
+    python benchmarks/sweep_check.py --make FOLDER -o benchmarks/results/sweep_check_cpu.json
+
+With --make the eight functions of sweep_functions.py are swept first, each in mode default with dynamic shapes as they
+are and true, and each is checked right after its sweep; a sweep that FOLDER has is not made again.
 
 Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
 the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
@@ -12,6 +16,7 @@ goes on in a straight line with the slope of its second half, and is marked.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -19,11 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 CHUNK = 20
 NOISE = 0.05  # two totals closer than this are level
+FUNCTIONS, EXECUTIONS = Path(__file__).with_name("sweep_functions.py"), 2_000
 
 
 def child(question: str, seconds: float, most: int) -> None:
@@ -133,9 +140,25 @@ def check(folder: Path, seconds: float) -> dict[str, Any]:
     }
 
 
+def made(folder: Path) -> Iterator[Path]:
+    """A sweep of each function, on one thread: other programs then take less of its time."""
+    from sweep_functions import DOES_NOT, PAYS
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in (*PAYS, *DOES_NOT):
+        output = folder / name
+        command = [sys.executable, "-m", "kgprof", "sweep", f"{FUNCTIONS}:{name}", "-o", str(output)]
+        command += ["--mode", "default", "--dynamic", "as-is", *(["--dynamic", "true"] if name in PAYS else [])]
+        command += ["--executions", str(EXECUTIONS), "--no-ladder", "--no-ci", "-q"]
+        if not (output / "sweep.json").exists():
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield output
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("sweeps", nargs="*", type=Path)
+    parser.add_argument("--make", type=Path, metavar="FOLDER")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--most", type=int, default=0)
@@ -145,7 +168,7 @@ def main() -> int:
         child(given.child, given.seconds, given.most)
         return 0
     checked = []
-    for folder in given.sweeps:
+    for folder in itertools.chain(given.sweeps, made(given.make) if given.make else ()):
         checked.append(check(folder, given.seconds))
         if given.output is not None:
             given.output.write_text(json.dumps(checked, indent=2) + "\n")

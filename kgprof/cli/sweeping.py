@@ -131,11 +131,9 @@ def tried(
             )
             found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
-            backend = "" if cell.backend == m.INDUCTOR else cell.backend
-            args = (*asked.workload_args, *cell.size)
-            asked = msgspec.structs.replace(asked, backend=backend, workload_args=args)
+            sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
             policies = compare_policies(
-                asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
+                sized, strategy, cell, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, shapes=policies)
         if ladder:
