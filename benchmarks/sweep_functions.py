@@ -19,43 +19,43 @@ small = torch.randn(1024, device=device)
 tall, wide = torch.randn(rows // 2, columns, device=device), torch.randn(columns, rows // 2, device=device)
 
 
-def polynomial():
+def polynomial() -> torch.Tensor:
     result = torch.ones_like(x)
     for _ in range(12):
         result = result * y + 0.5
     return result
 
 
-def normalized():
+def normalized() -> torch.Tensor:
     centred = (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True) + 1e-5)
     return (functional.relu(centred * scale + bias) * y + x).clamp(-3, 3)
 
 
-def softened():
+def softened() -> torch.Tensor:
     logits = x * 0.125 + bias
     weights = torch.exp(logits - logits.amax(-1, keepdim=True))
     return weights / weights.sum(-1, keepdim=True) * y
 
 
-def many_small():
+def many_small() -> torch.Tensor:
     result = small
     for number in range(300):
         result = result * 0.99 + number
     return result
 
 
-def distances():
+def distances() -> torch.Tensor:
     apart = x - y
     return (apart * apart + apart.abs() * scale - apart.clamp(min=0) * bias).sqrt().nan_to_num().sum(-1)
 
 
-def mixed():
+def mixed() -> torch.Tensor:
     first = torch.where(x > 0, x * y, x + y)
     second = torch.where(first > bias, first * scale, first - scale)
     return torch.where(second > 1, second.reciprocal(), second * second).sum(0)
 
 
-def product():
+def product() -> torch.Tensor:
     return tall @ wide
 
 
@@ -63,8 +63,9 @@ perceptron = nn.Sequential(nn.Linear(columns, columns), nn.ReLU(), nn.Linear(col
 
 
 @torch.no_grad()
-def layers():
-    return perceptron(tall)
+def layers() -> torch.Tensor:
+    made: torch.Tensor = perceptron(tall)
+    return made
 
 
 PAYS = ("polynomial", "normalized", "softened", "many_small", "distances", "mixed")

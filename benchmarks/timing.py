@@ -13,7 +13,7 @@ Each pair measures the same thing:
   what it has more is the price of an event, which only a step of a few kernels shows.
 
 The two sides take turns over --rounds, and the medians of their rounds are compared; the rounds of one side show how
-much the machine itself moves.
+much the machine itself moves. Before each the closure runs for WARM_S, so that the card's clocks are those of its load.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ FLUSHED_BYTES = 256 * 2**20  # as do_bench writes
 GROUP_S, GROUP_STEPS = 0.01, 20
 FLUSHED_S = 0.1  # as do_bench's default
 BLOCKED_S = 0.3
+WARM_S = 0.1
 
 Closure = Callable[[], object]
 
@@ -75,7 +76,7 @@ def chain(x: torch.Tensor, count: int) -> None:
 
 
 def kgprof_wall(closure: Closure, device: torch.device, step_s: float) -> float:
-    steps = max(sweep_cell.FEWEST_STEPS, min(GROUP_STEPS, int(GROUP_S / step_s)))
+    steps = max(sweep_cell.FEWEST_STEPS, min(GROUP_STEPS, int(GROUP_S / step_s)))  # fewer only to save time
     session: Any = Stepped(closure)
     return statistics.median(sweep_cell.steady_us(session, device, steps, step_s=step_s))
 
@@ -89,19 +90,19 @@ def timer_wall(closure: Closure) -> float:
 
 def kgprof_flushed(closure: Closure, device: torch.device, step_s: float) -> float:
     cache = torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=device)
-    taken = []
-    for _ in range(max(5, min(2000, int(FLUSHED_S / step_s)))):
-        clock = timing.clock_for(device)
+    clock, count = timing.clock_for(device), max(5, min(2000, int(FLUSHED_S / step_s)))
+    clock.prepare(2 * count)
+    clock.start()
+    for _ in range(count):
         cache.zero_()
-        clock.start()
+        clock.tick()
         closure()
         clock.tick()
-        taken.append(clock)
-    return statistics.median(us for clock in taken for us in clock.stop())
+    return statistics.median(clock.stop()[1::2])
 
 
 def do_bench(closure: Closure) -> float:
-    from triton.testing import do_bench as triton_do_bench
+    from triton.testing import do_bench as triton_do_bench  # type: ignore[import-untyped]
 
     return float(triton_do_bench(closure, return_mode="median")) * 1e3
 
@@ -128,6 +129,10 @@ def measured(closure: Closure, device: torch.device, rounds: int) -> dict[str, A
     us: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
+            until = time.perf_counter() + WARM_S
+            while time.perf_counter() < until:
+                closure()
+                timing.synchronize(device)
             us[name].append(side())
     return {"us": us, **{name: compared(us, *pair) for name, pair in PAIRS.items() if pair[1] in us}}
 

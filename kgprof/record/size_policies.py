@@ -6,9 +6,9 @@ runs once in eager mode to find that function, its arguments and the sizes it ca
 of those, the rows of the first call repeated or cut. Other tensor arguments that are as long vary with it.
 
 Each policy has a process with cold caches of its own: the whole sequence of calls once, in its order, then each size
-alone for its steady state. All of it, eager mode too, runs in the precision of the cell, and ``dynamic`` is each policy's
-own. Results are held to eager's without padding by ``reproduction.beyond``: without float64, and where the cell has
-another precision than the program with the program's own as the reference.
+alone for its steady state. All of it, eager mode too, runs in the precision of the cell; ``dynamic`` is the policy's.
+Results are held to eager's without padding by ``reproduction.beyond``: without float64, and where the cell has another
+precision than the program with the program's own as the reference.
 """
 
 from __future__ import annotations
