@@ -3,8 +3,9 @@
     python benchmarks/sweep_check.py SWEEP_DIR... -o benchmarks/results/sweep_check.json [--seconds 30]
     python benchmarks/sweep_check.py --make FOLDER -o benchmarks/results/sweep_check_cpu.json
 
-With --make the eight functions of sweep_functions.py are swept first, each in mode default with dynamic shapes as they
-are and true, and each is checked right after its sweep; a sweep that FOLDER has is not made again.
+With --make the eight functions of sweep_functions.py are swept first, each in mode default and, if fusion pays, with
+dynamic=true (on a GPU: in reduce-overhead), and each is checked right after its sweep; a sweep that FOLDER has is not
+made again.
 
 Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
 the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
@@ -24,13 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 CHUNK = 20
 NOISE = 0.05  # two totals closer than this are level
-FUNCTIONS, EXECUTIONS = Path(__file__).with_name("sweep_functions.py"), 2_000
+FUNCTIONS, EXECUTIONS = Path(__file__).with_name("sweep_functions.py"), {"cpu": 2_000, "cuda": 10_000}
 
 
 def child(question: str, seconds: float, most: int) -> None:
@@ -95,6 +96,7 @@ def crossing(compiled: Curve, eager: Curve) -> float | None:
 def run(sweep: Path, cell: dict[str, Any], seconds: float, most: int) -> Curve:
     with tempfile.TemporaryDirectory() as caches:
         private = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+        private["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # as a sweep has it: the probe is paid once for a machine
         environment = {**os.environ, **private, "CELL": json.dumps(cell)}
         command = [sys.executable, __file__, "--child", str(sweep), "--seconds", str(seconds), "--most", str(most)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -133,23 +135,28 @@ def check(folder: Path, seconds: float) -> dict[str, Any]:
         f"{folder.name}: recommended {chosen['total_s']:.3g} s, fastest {best['total_s']:.3g} s, within noise: {held}"
     )
     return {
-        "workload": sweep["question"]["workload"],
+        "workload": sweep["question"]["workload"].rpartition("/")[2],
+        "device": sweep["question"]["device_name"],
+        "load_per_core": round(os.getloadavg()[0] / (os.cpu_count() or 1), 1),
         "executions": executions,
         "rows": rows,
         "recommended_is_best": held,
     }
 
 
-def made(folder: Path) -> Iterator[Path]:
-    """A sweep of each function, on one thread: other programs then take less of its time."""
-    from sweep_functions import DOES_NOT, PAYS
+def made(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A sweep of each function. On a CPU on one thread: other programs then take less of its time."""
+    from sweep_functions import DOES_NOT, PAYS, device
 
-    os.environ["OMP_NUM_THREADS"] = "1"
-    for name in (*PAYS, *DOES_NOT):
+    cells = ["--mode", "default"]
+    if device == "cpu":
+        os.environ["OMP_NUM_THREADS"] = "1"
+    for name in names or (*PAYS, *DOES_NOT):
         output = folder / name
+        further = ["--mode", "reduce-overhead"] if device == "cuda" else ["--dynamic", "as-is", "--dynamic", "true"]
         command = [sys.executable, "-m", "kgprof", "sweep", f"{FUNCTIONS}:{name}", "-o", str(output)]
-        command += ["--mode", "default", "--dynamic", "as-is", *(["--dynamic", "true"] if name in PAYS else [])]
-        command += ["--executions", str(EXECUTIONS), "--no-ladder", "--no-ci", "-q"]
+        command += [*cells, *(further if name in PAYS else [])]
+        command += ["--executions", str(EXECUTIONS[device]), "--no-ladder", "--no-ci", "-q"]
         if not (output / "sweep.json").exists():
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         yield output
@@ -159,6 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("sweeps", nargs="*", type=Path)
     parser.add_argument("--make", type=Path, metavar="FOLDER")
+    parser.add_argument("--name", action="append", default=[], help="of sweep_functions.py; all by default")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--most", type=int, default=0)
@@ -167,8 +175,8 @@ def main() -> int:
     if given.child:
         child(given.child, given.seconds, given.most)
         return 0
-    checked = []
-    for folder in itertools.chain(given.sweeps, made(given.make) if given.make else ()):
+    checked = json.loads(given.output.read_text()) if given.output and given.output.exists() else []
+    for folder in itertools.chain(given.sweeps, made(given.make, given.name) if given.make else ()):
         checked.append(check(folder, given.seconds))
         if given.output is not None:
             given.output.write_text(json.dumps(checked, indent=2) + "\n")
