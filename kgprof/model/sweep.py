@@ -94,6 +94,7 @@ class CellQuestion(Model, frozen=True, kw_only=True):
     mode: str  # that the workload is prepared in: the cell's, or as-is where the strategy has no such mode
     device: str
     cold: bool  # with the listeners of COMPILE on during the calls before steady state, for the stages
+    steady: bool = True  # times steps too; not in a further cold start
     last: bool = False  # resets torch's compiler at the end, and times the first call after that
 
 

@@ -39,6 +39,7 @@ SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so lo
 MOST_CALLS = 100  # in a group
 # Of torch._dynamo.config: no guard looks at a tensor whose dict (a module's, the globals) is as it was.
 SKIPS_GUARDS = ("use_recursive_dict_tags_for_guards", "skip_tensor_guards_with_matching_dict_tags")
+BLIND = "other inputs do not change the result, so it does not show which of them a replay reads"
 _TRACEBACK = 20_000  # characters
 
 
@@ -214,6 +215,8 @@ class _Attempt:
         got = self._rounds(call, move=move, vary=not copied)
         seen = bool(self._read.inputs) and _differing(worst(expected[:1], expected[1:2]))
         self.answer = replace(self.answer, random=drawn, blind=not seen)
+        if move and not seen:
+            raise _NotComparableError(BLIND)
         if not any(expected):
             raise _NotComparableError("the function returns no tensor and writes none, so there is nothing to compare")
         frozen = worst(expected, again)

@@ -304,6 +304,7 @@ class Session:
             mode=cell.mode if cell.mode in self.modes else m.AS_IS,
             device=self.question.device,
             cold=cold,
+            steady=not cold or number == 1,
             last=last,
         )
         trial = trials.run(
