@@ -71,8 +71,8 @@ class Grid:
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone. The last ones are
-    left out if there is no time for all of them."""
+    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone, and without bf16,
+    which few CPUs multiply. The last ones are left out if there is no time for all of them."""
     if own_settings:
         yield m.Cell(mode=m.AS_IS)
     yield m.Cell(mode="default")
@@ -83,7 +83,8 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
         yield m.Cell(mode="max-autotune")
     yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
     yield m.Cell(mode="default", backend="aot_eager")
-    yield m.Cell(mode="default", precision=m.Precision.BF16)
+    if device == "cuda":
+        yield m.Cell(mode="default", precision=m.Precision.BF16)
 
 
 def lacking(cell: m.Cell, device: str, strategy_modes: Sequence[str]) -> str:
