@@ -18,7 +18,6 @@ KEPT = ROOT / "fixtures" / "captures" / "h200"
 WORKLOADS = ("silu-mul", "small-ops", "fusion", "seed-s4")
 
 
-
 def report(name: str) -> m.CaptureReport:
     return m.decode_json((KEPT / f"{name}.json").read_bytes(), m.CaptureReport)
 

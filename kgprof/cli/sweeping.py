@@ -89,16 +89,13 @@ def swept(
             cells = session.begin(grid, turns, earlier)
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
-        for_cells = minutes * (1 - LADDER_SHARE * ladder)
-        found = session.run(
-            turns=turns, repeats=repeats, minutes=for_cells, ahead=lambda sweep: ahead(sweep, executions)
-        )
+        within = minutes * (1 - LADDER_SHARE * ladder)
+        found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases, ends)
         found = weighed(found, executions)  # with what the ladder says
         context.interrupted, found = found.interrupted, shown(found)
         page = sheet(found, further(found))
-        texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
-        store.write_reports(work.folder, texts)
+        store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
     complain(found)
     if not quiet:

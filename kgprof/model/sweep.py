@@ -35,6 +35,10 @@ class Precision(StrEnum):
     TF32 = "tf32"  # torch.set_float32_matmul_precision("high")
 
 
+TF32_LINE = 'torch.set_float32_matmul_precision("high")'
+AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
+
+
 class Cell(Model, frozen=True, kw_only=True, order=True):
     """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own settings."""
 
@@ -75,15 +79,8 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
         if self.precision is Precision.TF32:
             line = f"{TF32_LINE}\n{line}"
         if self.precision is Precision.BF16:
-            line += f"\n{autocast_line(device)}  # around the calls of {name}"
+            line += f"\n{AUTOCAST_LINE.format(device)}  # around the calls of {name}"
         return line
-
-
-TF32_LINE = 'torch.set_float32_matmul_precision("high")'
-
-
-def autocast_line(device: str) -> str:
-    return f'with torch.autocast("{device}", dtype=torch.bfloat16):'
 
 
 class CellQuestion(Model, frozen=True, kw_only=True):

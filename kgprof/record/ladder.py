@@ -108,12 +108,7 @@ def climb(
 
 
 def answered(
-    function: str,
-    question: m.Model,
-    kind: type[Answer],
-    options: m.Options,
-    scratch: Path,
-    caches: children.Caches,
+    function: str, question: m.Model, kind: type[Answer], options: m.Options, scratch: Path, caches: children.Caches
 ) -> Answer | m.Skipped:
     """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
     timeout_s = options.timeout_s

@@ -17,7 +17,7 @@ import functools
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
-SAMPLES, BUDGET_S = 20, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
-WARM = 3
+SAMPLES, WARM, BUDGET_S = 20, 3, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
 FIXED = (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
 STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
@@ -77,14 +76,8 @@ def compare_policies(
     """
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
     options = msgspec.structs.replace(options, backend="" if cell.backend == m.INDUCTOR else cell.backend)
-    question = Question(
-        strategy=strategy,
-        mode=mode,
-        device=device,
-        sizes=tuple(sizes),
-        policy=m.SizePolicy.STATIC,
-        precision=cell.precision,
-    )
+    made: dict[str, Any] = {"policy": m.SizePolicy.STATIC, "precision": cell.precision}
+    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
     seen = answered(LOOK, question, Seen, options, scratch, caches)
     if isinstance(seen, m.Skipped):
         return seen
@@ -143,16 +136,13 @@ def lines_for(
         lines.insert(0, m.TF32_LINE)
     call = f"result = compiled({tensor})"
     if tops is not None:
-        lines += [
-            f"rows = len({tensor})",
-            f"size = next(size for size in {tops} if size >= rows)",
-            f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)",
-        ]
+        lines += [f"rows = len({tensor})", f"size = next(size for size in {tops} if size >= rows)"]
+        lines.append(f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)")
         call = f"result = compiled(torch.nn.functional.pad({tensor}, padding))[:rows]"
     if policy is m.SizePolicy.MARKED:
         lines.append(f"torch._dynamo.mark_dynamic({tensor}, 0)  # on each input, before the call")
     if cell.precision is m.Precision.BF16:
-        lines += [m.autocast_line(device), f"    {call}"]
+        lines += [m.AUTOCAST_LINE.format(device), f"    {call}"]
     elif tops is not None or policy is m.SizePolicy.MARKED:
         lines.append(call)
     return "\n".join(lines)
@@ -205,9 +195,8 @@ class Called:
                 return tuple(map(resized, value))
             if id(value) not in varying:
                 return value
-            return value.detach()[torch.arange(size, device=value.device) % len(value)].requires_grad_(
-                value.requires_grad
-            )
+            rows = value.detach()[torch.arange(size, device=value.device) % len(value)]
+            return rows.requires_grad_(value.requires_grad)
 
         given = {name: resized(value) for name, value in self.arguments.arguments.items()}
         return inspect.BoundArguments(self.arguments.signature, given)
@@ -263,14 +252,11 @@ def captured(question: Question, options: m.Options) -> Called:
                 exec(code, module.__dict__)
             else:
                 workload = loading.load(options.workload, options.workload_args, options.seed)
-                modes = {
-                    each for plan in workload.strategies() if plan.name == question.strategy for each in plan.modes
-                }
-                if mode not in modes or mode == m.EAGER:
+                plan = next(plan for plan in workload.strategies() if plan.name == question.strategy)
+                if mode not in plan.modes:
                     continue
-                session = workload.prepare(
-                    m.RunKey(strategy=question.strategy, mode=mode), torch.device(question.device)
-                )
+                key = m.RunKey(strategy=question.strategy, mode=mode)
+                session = workload.prepare(key, torch.device(question.device))
                 for _ in range(STEPS):
                     session.step()
         for called in calls:
@@ -308,9 +294,9 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 def _measured(
     question: Question,
     called: Called,
-    inputs: dict[int, inspect.BoundArguments],
-    expected: dict[int, Any],
-    precise: dict[int, Any],
+    inputs: Mapping[int, Any],
+    expected: Mapping[int, Any],
+    precise: Mapping[int, Any],
 ) -> m.PolicyResult:
     """The whole sequence once, then each of its sizes alone. ``precise``: the results in the program's own precision,
     if that is another one."""
