@@ -71,8 +71,8 @@ class Grid:
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone, and without bf16,
-    which few CPUs multiply. The last ones are left out if there is no time for all of them."""
+    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another by CUDA graphs
+    alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
     if own_settings:
         yield m.Cell(mode=m.AS_IS)
     yield m.Cell(mode="default")
@@ -81,7 +81,7 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
     yield m.Cell(mode="max-autotune-no-cudagraphs")
     if device == "cuda":
         yield m.Cell(mode="max-autotune")
-    yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
+        yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
     yield m.Cell(mode="default", backend="aot_eager")
     if device == "cuda":
         yield m.Cell(mode="default", precision=m.Precision.BF16)

@@ -25,7 +25,7 @@ SPANS = frozenset(("str", "dynamo_start", "compilation_metrics", "bwd_compilatio
 GROUP_LEAST_S = 0.005  # of a group: what the first launch of it takes more is then below 1 %
 GROUPS = 25  # of --steps steps: enough for a median that a stall of the machine does not move
 FEWEST_STEPS = 3  # of a group
-GROUPS_S = 4.0  # another group of steps is begun only while it is expected to end within this; the first always is
+GROUPS_S = 3.0  # another group of steps is begun only while it is expected to end within this; the first always is
 
 
 def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:

@@ -164,7 +164,7 @@ def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tu
 def test_the_usual_grid_has_eight_cells_on_a_gpu_and_no_two_alike_on_a_cpu() -> None:
     on_gpu, on_cpu = (Grid().cells(device, own_settings=False) for device in ("cuda", "cpu"))
 
-    assert (len(on_gpu), len(on_cpu)) == (8, 5)
+    assert (len(on_gpu), len(on_cpu)) == (8, 4)
     assert on_gpu[0] == on_cpu[0] == EAGER
     assert not [cell for cell in on_cpu if cell.mode in ("reduce-overhead", "max-autotune")]
     assert Grid().cells("cpu", own_settings=True)[1] == m.Cell(mode=m.AS_IS)
