@@ -62,8 +62,7 @@ _events: dict[int, list[Any]] = defaultdict(list)  # of each GPU, recorded befor
 class CudaEventClock(StepClock):
     """Device time between ticks on the current stream. A tick does not synchronise and neither does ``start``.
 
-    An event is made at its first record. ``prepare`` makes them, and they are used again: on an H200's host a tick then
-    takes the CPU 7 us and not 8.
+    An event is made at its first record: ``prepare`` makes them (7 us a tick and not 8, on an H200's host).
     """
 
     name = "cuda events"
