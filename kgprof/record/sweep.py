@@ -71,8 +71,8 @@ class Grid:
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another by CUDA graphs
-    alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
+    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another one by CUDA
+    graphs alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
     if own_settings:
         yield m.Cell(mode=m.AS_IS)
     yield m.Cell(mode="default")
