@@ -80,6 +80,13 @@ def test_every_row_of_the_sweep_has_a_figure_or_an_answer_whose_pages_and_tests_
             assert f"\n## {heading}\n" in path.read_text(encoding="utf-8"), pointer
 
 
+def test_triton_templates_ran_in_the_recording_that_is_kept() -> None:
+    kept = (BENCHMARKS.parent / "fixtures" / "sweeps" / "h200" / "triton-templates.json").read_text(encoding="utf-8")
+
+    assert '"triton_tem_fused_mm_0"' in kept
+    assert '"triton_tem_fused_mm_mul_silu_1"' in kept
+
+
 def claim(seeds: ModuleType, **fields: Any) -> Any:
     filled = {"id": "a", "where": "S0", "rows": (1,), "says": "a", "unit": "x", "because": "b", "ours": "1", **fields}
     return seeds.Claim(**filled)
