@@ -8,7 +8,8 @@ documents hold) and ``says``, in our words. What the document has is a ``figure`
 ``at_most``. ``ours`` is an expression over the names of ``of``, each a figure of a kept result, in the same unit;
 without ``of`` it is arithmetic on the document's own figures. ``because`` is one sentence on the outcome, and
 ``status`` the outcome that it was written for: where figures give another, or a sentence is missing, this program ends
-with an error. ``closed_by`` names a file, page or test that answers the claim in place of a figure.
+with an error. An ``answer`` is of rows that ask for something in place of claiming a figure: what gives it here, and
+``by`` which pages and tests, each a file, FILE#HEADING or TEST_FILE::TEST.
 
 A ``fact`` is to hold as it stands, ``arithmetic`` within 5 %, a ``figure`` of another card within 25 %, or by the
 claim's own ``tolerance``. What holds is confirmed; a fact, a sum or a lone bound that does not hold is refuted; a
@@ -56,6 +57,7 @@ DOCUMENTS = {
     "S4": "S4: compiled functions in CUDA graphs",
 }
 TOLERANCE = {"fact": 0.0, "arithmetic": 0.05, "figure": 0.25}
+NOT_KEPT = "its sitting kept no trace"
 NOT_YET = "no GPU time was left for it"
 _ENVIRONMENT = {"gpu": "", "torch": "torch ", "python": "Python "}
 _TIMES = {"us": 1.0, "ms": 1e3, "s": 1e6}
@@ -83,7 +85,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     of: dict[str, str] = {}
     ours: str = ""
     status: str = ""
-    closed_by: str = ""
 
     @property
     def claimed(self) -> str:
@@ -114,6 +115,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return ", ".join(commands) or f"arithmetic: {self.ours}"
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    where: str
+    rows: tuple[int, ...]
+    says: str
+    answer: str
+    by: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     claim: Claim
@@ -134,8 +143,11 @@ def main() -> None:
 
 
 def read_claims() -> tuple[Claim, ...]:
-    with CLAIMS.open("rb") as file:
-        return msgspec.convert(tomllib.load(file)["claim"], tuple[Claim, ...])
+    return msgspec.convert(tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"], tuple[Claim, ...])
+
+
+def read_answers() -> tuple[Answer, ...]:
+    return msgspec.convert(tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["answer"], tuple[Answer, ...])
 
 
 def unexplained(outcomes: list[Outcome]) -> Iterator[str]:
@@ -290,6 +302,10 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
     for short, title in DOCUMENTS.items():
         rows = tuple(row_of(each) for each in outcomes if each.claim.where.startswith(short))
         sections.append(sheet.Section(title=title, blocks=(Table(label=title, columns=COLUMNS, rows=rows),)))
+    sections += [
+        sheet.Section(title="Speed-up by operator mix", blocks=(mixes(),), intro=MIXES),
+        sheet.Section(title="What kgprof answers", blocks=(answers(),), intro=ANSWERS),
+    ]
     return sheet.Sheet(
         title="The documents' figures, measured again",
         status=m.VerdictStatus.OK if all_measured else m.VerdictStatus.ATTENTION,
@@ -299,6 +315,78 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
         facts=(*names, *([f"counts also on a CPU with torch {cpu}"] if cpu else [])),
         sections=tuple(sections),
     )
+
+
+MIXES = (
+    "Each built-in workload in its document's shapes: eager mode's step over the compiled one's. GPU busy: kernel time "
+    "in an eager step; in the rest of it the GPU waits for launches, which a CUDA graph saves. Float32 without TF32."
+)
+MIX = {  # workload/strategy -> what its step is made of
+    "pointwise/sin_cos": "pointwise, 3 operators",
+    "pointwise/scaled_relu": "pointwise, 3 operators",
+    "pointwise/relu_of_sum": "pointwise, 2 operators",
+    "fusion/fusion": "layer norm and pointwise",
+    "scorers/three": "small reductions and matmuls",
+    "small-ops/layers": "40 small launches, matmul and ReLU",
+    "branches/both": "8 tiny launches",
+    "matmul-gelu/matmul_bias_gelu": "one large matmul, GELU",
+    "transformer-block/forward": "matmuls, attention",
+    "transformer/forward": "matmuls, attention, 12 layers",
+    "vit/inference": "matmuls, attention, 12 layers",
+    "vit/training": "the same with backward and optimizer",
+}
+ANSWERS = "What a document asks for without a figure, or beside it: what gives it here, and the pages and tests."
+
+
+def mixes() -> Table:
+    cells = read_results(FILES["examples"][0])["cells"]
+    rows = []
+    for name, mix in MIX.items():
+        measured = {
+            mode: cells.get(f"{name}/{mode}", {}) for mode in ("eager", "default", "reduce-overhead", "max-autotune")
+        }
+        steps = {mode: cell["step_us"]["median"] for mode, cell in measured.items() if "step_us" in cell}
+        kernels = [measured[mode].get("kernels_per_step") for mode in ("eager", "default")]
+        busy = measured["eager"].get("busy_us_per_step")
+        rows.append(
+            Row(
+                cells=(
+                    Cell(name),
+                    Cell(mix),
+                    Cell(duration(steps["eager"]), value=steps["eager"]),
+                    Cell(f"{min(100.0, 100 * busy / steps['eager']):.0f} %") if busy else missing(NOT_KEPT),
+                    Cell(" to ".join(f"{each:.0f}" for each in kernels)) if all(kernels) else missing(NOT_KEPT),
+                    *(
+                        Cell(f"{digits(steps['eager'] / steps[mode])}\N{MULTIPLICATION SIGN}")
+                        if mode in steps
+                        else missing(NOT_YET)
+                        for mode in ("default", "reduce-overhead", "max-autotune")
+                    ),
+                )
+            )
+        )
+    heads = ("Workload", "Operators", "Eager step", "GPU busy", "Kernels", "default", "reduce-overhead", "max-autotune")
+    columns = tuple(Column(head, style="") for head in heads)
+    return Table(label="Speed-up over eager mode by operator mix", columns=columns, rows=tuple(rows))
+
+
+def answers() -> Table:
+    rows = tuple(
+        Row(
+            cells=(Cell(each.says, details=(f"{each.where}, {rows_of(each.rows)}",)), Cell(each.answer), Cell(by(each)))
+        )
+        for each in read_answers()
+    )
+    columns = tuple(Column(head, style="") for head in ("The document", "Here", "Pages and tests"))
+    return Table(label="What kgprof answers", columns=columns, rows=rows)
+
+
+def by(answer: Answer) -> str:
+    return ", ".join(pointer.replace("#", ", ").replace("::", ", ") for pointer in answer.by)
+
+
+def rows_of(rows: tuple[int, ...]) -> str:
+    return f"row{'s' if len(rows) > 1 else ''} {' and '.join(map(str, rows))}"
 
 
 COLUMNS = (
@@ -313,14 +401,13 @@ COLUMNS = (
 
 def row_of(outcome: Outcome) -> Row:
     claim = outcome.claim
-    rows = f"row{'s' if len(claim.rows) > 1 else ''} {' and '.join(map(str, claim.rows))}"
+    rows = rows_of(claim.rows)
     why = "" if outcome.status is Status.NOT_MEASURED else f". {claim.because}"
-    answered = f". Closed by {claim.closed_by}" if claim.closed_by else ""
     comparable = claim.figure and claim.unit != "yes/no"
     ratio = outcome.ours / claim.figure if outcome.ours is not None and comparable and claim.figure else None
     on_a_cpu = (f"CPU: {in_unit(outcome.on_a_cpu, claim.unit)}",) if outcome.on_a_cpu is not None else ()
     cells = (
-        Cell(claim.says, details=(f"{claim.where}, {rows}{why}{answered}",)),
+        Cell(claim.says, details=(f"{claim.where}, {rows}{why}",)),
         Cell(claim.claimed),
         Cell(in_unit(outcome.ours, claim.unit), details=(*outcome.inputs, *on_a_cpu))
         if outcome.ours is not None

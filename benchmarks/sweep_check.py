@@ -1,6 +1,11 @@
 """Holds what `kgprof sweep` says against running it: break-even intervals, and the recommended cell.
 
     python benchmarks/sweep_check.py SWEEP_DIR... -o benchmarks/results/sweep_check.json [--seconds 30]
+    python benchmarks/sweep_check.py --make FOLDER -o benchmarks/results/sweep_check_cpu.json
+
+With --make the eight functions of sweep_functions.py are swept first, each in mode default and, if fusion pays, with
+dynamic=true (on a GPU: in reduce-overhead), and each is checked right after its sweep; a sweep that FOLDER has is not
+made again.
 
 Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
 the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
@@ -12,6 +17,7 @@ goes on in a straight line with the slope of its second half, and is marked.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -19,11 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 CHUNK = 20
 NOISE = 0.05  # two totals closer than this are level
+FUNCTIONS, EXECUTIONS = Path(__file__).with_name("sweep_functions.py"), {"cpu": 2_000, "cuda": 10_000}
 
 
 def child(question: str, seconds: float, most: int) -> None:
@@ -88,6 +96,7 @@ def crossing(compiled: Curve, eager: Curve) -> float | None:
 def run(sweep: Path, cell: dict[str, Any], seconds: float, most: int) -> Curve:
     with tempfile.TemporaryDirectory() as caches:
         private = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+        private["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # as a sweep has it: the probe is paid once for a machine
         environment = {**os.environ, **private, "CELL": json.dumps(cell)}
         command = [sys.executable, __file__, "--child", str(sweep), "--seconds", str(seconds), "--most", str(most)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -126,16 +135,38 @@ def check(folder: Path, seconds: float) -> dict[str, Any]:
         f"{folder.name}: recommended {chosen['total_s']:.3g} s, fastest {best['total_s']:.3g} s, within noise: {held}"
     )
     return {
-        "workload": sweep["question"]["workload"],
+        "workload": sweep["question"]["workload"].rpartition("/")[2],
+        "device": sweep["question"]["device_name"],
+        "load_per_core": round(os.getloadavg()[0] / (os.cpu_count() or 1), 1),
         "executions": executions,
         "rows": rows,
         "recommended_is_best": held,
     }
 
 
+def made(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A sweep of each function. On a CPU on one thread: other programs then take less of its time."""
+    from sweep_functions import DOES_NOT, PAYS, device
+
+    cells = ["--mode", "default"]
+    if device == "cpu":
+        os.environ["OMP_NUM_THREADS"] = "1"
+    for name in names or (*PAYS, *DOES_NOT):
+        output = folder / name
+        further = ["--mode", "reduce-overhead"] if device == "cuda" else ["--dynamic", "as-is", "--dynamic", "true"]
+        command = [sys.executable, "-m", "kgprof", "sweep", f"{FUNCTIONS}:{name}", "-o", str(output)]
+        command += [*cells, *(further if name in PAYS else [])]
+        command += ["--executions", str(EXECUTIONS[device]), "--no-ladder", "--no-ci", "-q"]
+        if not (output / "sweep.json").exists():
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield output
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("sweeps", nargs="*", type=Path)
+    parser.add_argument("--make", type=Path, metavar="FOLDER")
+    parser.add_argument("--name", action="append", default=[], help="of sweep_functions.py; all by default")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--most", type=int, default=0)
@@ -144,8 +175,8 @@ def main() -> int:
     if given.child:
         child(given.child, given.seconds, given.most)
         return 0
-    checked = []
-    for folder in given.sweeps:
+    checked = json.loads(given.output.read_text()) if given.output and given.output.exists() else []
+    for folder in itertools.chain(given.sweeps, made(given.make, given.name) if given.make else ()):
         checked.append(check(folder, given.seconds))
         if given.output is not None:
             given.output.write_text(json.dumps(checked, indent=2) + "\n")

@@ -11,16 +11,22 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Set
+from dataclasses import replace
 from pathlib import Path
 
 from kgprof import model as m
+from kgprof.cli.sweeping import further
+from kgprof.measures.sweep import weighed
 from kgprof.render import sheet
 from kgprof.render.capture_sheet import capture_sheet
+from kgprof.render.sweep import sheet as sweep_sheet
 from tests.regressions.planted import regressions, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
 EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
+SWEPT = ("linkpred", "transformer-block", "small-ops")
+SWEEPS = tuple(ROOT / "fixtures" / "sweeps" / "h200" / f"{name}.json" for name in SWEPT)
 CAPTURE = ROOT / "fixtures" / "captures" / "h200" / "fusion.json"
 REGRESSION = "12-depth-limit-as-a-tensor"
 
@@ -39,11 +45,29 @@ def reports() -> dict[str, bytes]:
             "evaluator.html": (folder / "evaluator-report" / "report.html").read_bytes(),
             "comparison.html": (folder / "comparison-report" / "report.html").read_bytes(),
             "capture.html": captured(),
+            "sweep.html": swept(),
         }
 
 
 def captured() -> bytes:
     return sheet.html(capture_sheet(m.decode_json(CAPTURE.read_bytes(), m.CaptureReport))).encode()
+
+
+def swept() -> bytes:
+    """Three sweeps on one page, each section named by its workload."""
+    sweeps = [m.decode_json(path.read_bytes(), m.Sweep) for path in SWEEPS]
+    pages = [(each.question.workload, sweep_sheet(weighed(each, each.executions), further(each))) for each in sweeps]
+    sections = (replace(part, title=f"{name}: {part.title}") for name, page in pages for part in page.sections)
+    status = max((page.status for _, page in pages), key=list(m.VerdictStatus).index)
+    whole = replace(
+        pages[0][1],
+        title="Three sweeps on one card",
+        status=status,
+        verdict="; ".join(f"{name}: {page.verdict}" for name, page in pages),
+        trust="; ".join(f"{name}: {page.trust}" for name, page in pages),
+        sections=tuple(sections),
+    )
+    return sheet.html(whole).encode()
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -16,7 +16,6 @@ from tests.record.test_captures import TRUTH
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "fixtures" / "captures" / "h200"
 WORKLOADS = ("silu-mul", "small-ops", "fusion", "seed-s4")
-NOT_REACHED = {"waits_at_a_barrier", "fails"}
 
 
 def report(name: str) -> m.CaptureReport:
@@ -45,7 +44,7 @@ def test_the_recommendation_is_the_one_of_these_rules(name: str) -> None:
     assert kept.advice == advise(kept.results, kept.workload.rpartition(":")[2].replace("-", "_"))
 
 
-@pytest.mark.parametrize("program", sorted(set(TRUTH) - NOT_REACHED))
+@pytest.mark.parametrize("program", sorted(TRUTH))
 def test_programs_of_known_outcome_had_it_on_the_card(program: str) -> None:
     (result,) = report(f"program-{program}").results
 

@@ -20,7 +20,7 @@ def test_nothing_else_lies_in_the_folder(made: dict[str, bytes]) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html", "capture.html"])
+@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html", "capture.html", "sweep.html"])
 def test_it_is_todays(name: str, made: dict[str, bytes]) -> None:
     today = made[name] == (examples.EXAMPLE / name).read_bytes()
 

@@ -13,6 +13,7 @@ from kgprof import progress
 from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
+from kgprof.record import ladder
 from tests.sweeps import DEFAULT, EAGER, cell, dead, sweep
 from tests.test_scripts import kgprof
 
@@ -158,6 +159,27 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
     assert climbed == [best]
     assert (once.ladder, again.ladder) == (ladder, ladder)
     assert given == [("--deep", "--batch", "8")] * 2
+
+
+def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped_caches_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    none, limits = m.Skipped(reason="no rung differs"), []
+
+    def climb(*_: object, until: float, **__: object) -> m.Ladder:
+        limits.append(until)
+        rungs = ((m.Rung.CAPTURE, ladder.TIME_UP),)
+        return m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=rungs, first=None, minified=none)
+
+    monkeypatch.setattr(sweeping, "climb", climb)
+    asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
+
+    for _ in range(2):
+        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0)
+
+    assert limits == [0.0, 0.0]
+    assert found.shipped == ladder.TIME_UP
 
 
 def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(

@@ -84,13 +84,9 @@ def _best(
     if not timed:
         return min(right, key=simplicity), ()
     fastest = min(timed, key=lambda result: costs[result.name])
-    best = min((r for r in timed if r is fastest or _as_fast(r, fastest, costs)), key=simplicity)
+    enough, high = costs[fastest.name] * (1 + WORTH), _range(fastest)[1]
+    best = min((r for r in timed if costs[r.name] <= enough or _range(r)[0] <= high), key=simplicity)
     return best, () if best is fastest else (fastest,)
-
-
-def _as_fast(result: m.CaptureResult, fastest: m.CaptureResult, costs: dict[str, float]) -> bool:
-    low, high = _range(result)[0], _range(fastest)[1]
-    return costs[result.name] <= costs[fastest.name] * (1 + WORTH) or low <= high
 
 
 def _range(result: m.CaptureResult) -> tuple[float, float]:
@@ -103,10 +99,7 @@ def _range(result: m.CaptureResult) -> tuple[float, float]:
 
 
 def _confidence(
-    best: m.CaptureResult,
-    near: Sequence[m.CaptureResult],
-    results: Sequence[m.CaptureResult],
-    costs: dict[str, float],
+    best: m.CaptureResult, near: Sequence[m.CaptureResult], results: Sequence[m.CaptureResult], costs: dict[str, float]
 ) -> tuple[m.Confidence, tuple[str, ...]]:
     low, medium = [], []
     if best.name not in costs:
@@ -117,10 +110,9 @@ def _confidence(
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
     harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
     # That a first call raises in a capture is told among the warnings: the recommended code makes warm-up calls.
-    failed = [
-        r for r in tried if r.outcome not in harmless and (r.case.warmups or r.outcome is not m.CaptureOutcome.RAISED)
-    ]
-    ended = {m.CaptureOutcome.WRONG: "gave wrong results", m.CaptureOutcome.RAISED: "raised"}
+    raised = m.CaptureOutcome.RAISED
+    failed = [r for r in tried if r.outcome not in harmless and (r.case.warmups or r.outcome is not raised)]
+    ended = {m.CaptureOutcome.WRONG: "gave wrong results", raised: "raised"}
     medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
         medium.append(f"{near[0].name} is the faster by its median")
@@ -153,9 +145,8 @@ def code(best: m.CaptureResult, function: str) -> str:
     case = best.case
     inputs = [each.name for each in (best.answer.inputs if best.answer is not None else ())]
     shown = [name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)]
-    wrapped = {m.EAGER: [], m.AS_IS: [], "default": [f"compiled = torch.compile({function})"]}.get(
-        case.mode, [f"compiled = torch.compile({function}, mode={case.mode!r})"]
-    )
+    mode = "" if case.mode == "default" else f", mode={case.mode!r}"
+    wrapped = [] if case.mode in (m.EAGER, m.AS_IS) else [f"compiled = torch.compile({function}{mode})"]
     step = "compiled" if wrapped else function
     match case.way:
         case m.CaptureWay.CAPTURE:
@@ -164,9 +155,8 @@ def code(best: m.CaptureResult, function: str) -> str:
             arguments = ", ".join(shown)
             names = f"({arguments},)" if arguments else "()"
             lines = [f"graphed = torch.cuda.make_graphed_callables(lambda *_: {step}(), {names})"]
-            lines += [
-                f"output = graphed({', '.join(_new(name) for name in shown)})  # copies its arguments in, replays"
-            ]
+            given = ", ".join(_new(name) for name in shown)
+            lines += [f"output = graphed({given})  # copies its arguments in, replays"]
         case m.CaptureWay.CALL:
             marks = case.mode in m.OWN_GRAPHS
             lines = ["torch.compiler.cudagraph_mark_step_begin()  # before each step"] * marks

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,7 +25,7 @@ from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import children, default_folder, store
 from kgprof.record.cache_start import shipped_cache
-from kgprof.record.ladder import climb
+from kgprof.record.ladder import TIME_UP, climb
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
@@ -35,6 +38,7 @@ from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 
 FILES = ("sweep.json", "sweep.html")
+LADDER_SHARE = 1 / 3  # of --minutes, for the ladder and a start with shipped caches
 MOST_BYTES = 64 * 1024 * 1024  # of a sweep.json
 
 
@@ -57,6 +61,7 @@ def swept(
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
     output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
+    ends = time.monotonic() + 60 * minutes
     earlier = earlier_sweep(output) if resume else None
     target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
     inputs = [target.file] if target is not None and target.file is not None else []
@@ -84,13 +89,13 @@ def swept(
             cells = session.begin(grid, turns, earlier)
         if not quiet:
             announce(session, cells, turns, repeats, minutes)
-        found = session.run(turns=turns, repeats=repeats, minutes=minutes, ahead=lambda sweep: ahead(sweep, executions))
-        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases)
+        within = minutes * (1 - LADDER_SHARE * ladder)
+        found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
+        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases, ends)
         found = weighed(found, executions)  # with what the ladder says
         context.interrupted, found = found.interrupted, shown(found)
         page = sheet(found, further(found))
-        texts = {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
-        store.write_reports(work.folder, texts)
+        store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
     complain(found)
     if not quiet:
@@ -107,9 +112,10 @@ def tried(
     scratch: Path,
     folder: Path,
     phases: progress.Progress,
+    ends: float = math.inf,
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
-    (``varying`` None: without)."""
+    (``varying`` None: without). After ``ends`` nothing is begun but those policies, which were asked for."""
     if found.interrupted or not (ladder or varying is not None):
         return found
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
@@ -125,22 +131,23 @@ def tried(
 
     caches = children.Caches(folder=scratch / "caches-trials", kept=True)
     try:
-        if ladder and not (isinstance(found.ladder, m.Ladder) and found.ladder.cell == cell.name):
-            rungs = climb(
-                asked, strategy, cell, device, scratch=scratch, output=folder, caches=caches, on_phase=on_phase
-            )
+        before = found.ladder
+        whole = isinstance(before, m.Ladder) and all(rung != TIME_UP for _, rung in before.rungs)
+        if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
+            paths: dict[str, Any] = {"scratch": scratch, "output": folder, "caches": caches}
+            rungs = climb(asked, strategy, cell, device, **paths, on_phase=on_phase, until=ends)
             found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
-            backend = "" if cell.backend == m.INDUCTOR else cell.backend
-            args = (*asked.workload_args, *cell.size)
-            asked = msgspec.structs.replace(asked, backend=backend, workload_args=args)
+            sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
             policies = compare_policies(
-                asked, strategy, cell.mode, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
+                sized, strategy, cell, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
             )
             found = msgspec.structs.replace(found, shapes=policies)
         if ladder:
-            on_phase("a start with shipped caches")
-            shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch)
+            shipped: m.ShippedCache | m.Skipped = TIME_UP
+            if time.monotonic() <= ends:
+                on_phase("a start with shipped caches")
+                shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch)
             found = msgspec.structs.replace(found, shipped=shipped)
     except KeyboardInterrupt:
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")

@@ -497,7 +497,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     type=click.FloatRange(min=0, min_open=True, max=7 * 24 * 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
-    help="No process is started that would probably end later.",
+    help="No process is started that would probably end later. A third is for the ladder.",
 )
 @click.option("--resume", is_flag=True, help="Keep the cells that an earlier sweep into the same folder has finished.")
 @options.device_option
@@ -544,10 +544,9 @@ def sweep(
     Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes of its own, in turn
     over all cells: first with cold caches, then with those that it left on disk. Then the mode to use is named with the
     line to write, and when each cell has paid for its compilation. Its results are held to float64, stage by stage of
-    torch.compile, after --minutes. WORKLOAD is what `kgprof profile` takes; of a script the settings of its own
-    torch.compile calls are changed. A cell that dies costs itself. Exit code 0: cells were measured; 4: all of them
-    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
-    page's path.
+    torch.compile. WORKLOAD is what `kgprof profile` takes; of a script the settings of its own torch.compile calls are
+    changed. A cell that dies costs itself. Exit code 0: cells were measured; 4: all of them died; 5: nothing was
+    compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the page's path.
 
     \b
     For example:  kgprof sweep my_model.py:step --executions 50000

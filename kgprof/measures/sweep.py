@@ -209,7 +209,12 @@ def verdict(
     own = [each for each in judged if each[1].cell.precision is m.Precision.AS_IS]
     if not any(each.cell.compiles and each.cell.precision is m.Precision.AS_IS for each in worth):
         own = []  # eager alone has it, and stands in every grid
-    fitting = [each for each in own or judged if memory_bytes is None or _fits(each[1], memory_bytes)]
+
+    def fits(each: m.CellWorth) -> bool:  # with the margin for spikes; a cell whose memory is not known does not
+        needed = each.host_bytes if isinstance(each.device_bytes, m.Skipped) else each.device_bytes
+        return memory_bytes is None or (isinstance(needed, int) and needed * SAFETY <= memory_bytes)
+
+    fitting = [each for each in own or judged if fits(each[1])]
     ranked = sorted(fitting, key=lambda each: each[0])
     within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
     of, dead = f"for {plural(executions, 'execution')}{within}", [each.cell.name for each in sweep.cells if each.dead]
@@ -263,12 +268,6 @@ def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict
     text = f"{found.text}; but {ladder.cell} changes the results, at {ladder.first}"
     status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
     return msgspec.structs.replace(found, text=text, status=status)
-
-
-def _fits(worth: m.CellWorth, memory_bytes: int) -> bool:
-    """With the margin for spikes; a cell whose memory is not known does not."""
-    needed = worth.host_bytes if isinstance(worth.device_bytes, m.Skipped) else worth.device_bytes
-    return not isinstance(needed, m.Skipped) and needed * SAFETY <= memory_bytes
 
 
 def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *, recommendable: bool) -> str:

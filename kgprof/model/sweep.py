@@ -35,6 +35,10 @@ class Precision(StrEnum):
     TF32 = "tf32"  # torch.set_float32_matmul_precision("high")
 
 
+TF32_LINE = 'torch.set_float32_matmul_precision("high")'
+AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
+
+
 class Cell(Model, frozen=True, kw_only=True, order=True):
     """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own settings."""
 
@@ -56,22 +60,26 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
         precision = str(self.precision) if self.precision is not Precision.AS_IS else ""
         return ", ".join(filter(None, (first, dynamic, precision, " ".join(self.size))))
 
-    def code(self, name: str, device: str) -> str:
-        """The lines to write for it; ``name``: of the function or model that is compiled."""
+    @property
+    def settings(self) -> str:
+        """What torch.compile takes beside the function."""
         given = {} if self.mode in (AS_IS, "default") or self.backend != INDUCTOR else {"mode": f'"{self.mode}"'}
         given |= {"backend": f'"{self.backend}"'} if self.backend != INDUCTOR else {}
         dynamic = {Dynamic.FALSE: "False", Dynamic.TRUE: "True", Dynamic.AUTO: "None"}
         given |= {"dynamic": dynamic[self.dynamic]} if self.dynamic in dynamic else {}
-        settings = "".join(f", {key}={value}" for key, value in given.items())
-        line = f"{name} = torch.compile({name}{settings})"
+        return "".join(f", {key}={value}" for key, value in given.items())
+
+    def code(self, name: str, device: str) -> str:
+        """The lines to write for it; ``name``: of the function or model that is compiled."""
+        line = f"{name} = torch.compile({name}{self.settings})"
         if self.mode == AS_IS:
             line = "# leave the program's own torch.compile as it is"
         elif not self.compiles:
             line = f"# leave {name} uncompiled"
         if self.precision is Precision.TF32:
-            line = f'torch.set_float32_matmul_precision("high")\n{line}'
+            line = f"{TF32_LINE}\n{line}"
         if self.precision is Precision.BF16:
-            line += f'\nwith torch.autocast("{device}", dtype=torch.bfloat16):  # around the calls of {name}'
+            line += f"\n{AUTOCAST_LINE.format(device)}  # around the calls of {name}"
         return line
 
 
@@ -83,6 +91,7 @@ class CellQuestion(Model, frozen=True, kw_only=True):
     mode: str  # that the workload is prepared in: the cell's, or as-is where the strategy has no such mode
     device: str
     cold: bool  # with the listeners of COMPILE on during the calls before steady state, for the stages
+    steady: bool = True  # times steps too; not in a further cold start
     last: bool = False  # resets torch's compiler at the end, and times the first call after that
 
 

@@ -37,7 +37,9 @@ Write = Callable[[m.Model], None]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
-SKIPS_GUARDS = "use_recursive_dict_tags_for_guards"  # where the variables' dict has not changed; torch 2.11
+# Of torch._dynamo.config: no guard looks at a tensor whose dict (a module's, the globals) is as it was.
+SKIPS_GUARDS = ("use_recursive_dict_tags_for_guards", "skip_tensor_guards_with_matching_dict_tags")
+BLIND = "other inputs do not change the result, so it does not show which of them a replay reads"
 _TRACEBACK = 20_000  # characters
 
 
@@ -181,8 +183,9 @@ class _Attempt:
             raise _NotComparableError("no input can be half as long in its first dimension while the others stay")
         self.answer = replace(self.answer, notes=(f"compiled with the first dimension of {name} halved",))
         self._phase("warm-up")
-        if hasattr(torch._dynamo.config, SKIPS_GUARDS):  # else no guard looks at a shape that changes in place
-            setattr(torch._dynamo.config, SKIPS_GUARDS, False)
+        for setting in SKIPS_GUARDS:
+            if hasattr(torch._dynamo.config, setting):  # else a shape that changes in place is not seen
+                setattr(torch._dynamo.config, setting, False)
         for _ in range(self.case.warmups):
             self._marked()
         self._read.restore()
@@ -212,6 +215,8 @@ class _Attempt:
         got = self._rounds(call, move=move, vary=not copied)
         seen = bool(self._read.inputs) and _differing(worst(expected[:1], expected[1:2]))
         self.answer = replace(self.answer, random=drawn, blind=not seen)
+        if move and not seen:
+            raise _NotComparableError(BLIND)
         if not any(expected):
             raise _NotComparableError("the function returns no tensor and writes none, so there is nothing to compare")
         frozen = worst(expected, again)

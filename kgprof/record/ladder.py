@@ -17,6 +17,7 @@ infinity differ where neither eager nor float64 has them; integers where both ag
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 FUNCTION = "kgprof.record.ladder:measure"
 REPLAYED = ("reduce-overhead", "max-autotune")  # on a GPU: warm-up, capture, replay
 STEPS = 3  # of those, so that a replay is compared
+TIME_UP = m.Skipped(reason="the time was up (--minutes; --resume goes on)")
 KEPT = 20  # tensors of a rung that are kept, the worst first
 
 Arrays = Mapping[str, "np.ndarray"]
@@ -66,10 +68,12 @@ def climb(
     output: Path,
     caches: children.Caches,
     on_phase: Callable[[str], None] = lambda name: None,
+    until: float = math.inf,
 ) -> m.Ladder | m.Skipped:
     """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Each process has ``options.timeout_s``. Raises KeyboardInterrupt where a signal came.
+    Each process has ``options.timeout_s``; none is begun after ``until``, of ``time.monotonic``. Raises
+    KeyboardInterrupt where a signal came.
     """
     from kgprof.record import minifier
     from kgprof.workloads import programs
@@ -86,6 +90,9 @@ def climb(
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
     for rung in m.Rung:
         if rung is not m.Rung.MODE or own:
+            if time.monotonic() > until:
+                rungs[rung] = TIME_UP
+                continue
             on_phase(f"correctness ladder: {rung}")
             asked = msgspec.structs.replace(question, rung=rung)
             rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
@@ -101,12 +108,7 @@ def climb(
 
 
 def answered(
-    function: str,
-    question: m.Model,
-    kind: type[Answer],
-    options: m.Options,
-    scratch: Path,
-    caches: children.Caches,
+    function: str, question: m.Model, kind: type[Answer], options: m.Options, scratch: Path, caches: children.Caches
 ) -> Answer | m.Skipped:
     """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
     timeout_s = options.timeout_s

@@ -78,11 +78,7 @@ if __name__ == "__main__":
 
 
 def smallest(
-    question: Question,
-    options: m.Options,
-    *,
-    scratch: Path,
-    caches: children.Caches,
+    question: Question, options: m.Options, *, scratch: Path, caches: children.Caches
 ) -> m.Minified | m.Skipped:
     """Of the rung and the run that ``question`` names; its folder takes the script, which is run to check it."""
 
@@ -208,6 +204,7 @@ def recorded(question: Question, options: m.Options) -> list[tuple[torch.fx.Grap
 def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]) -> bool:
     """Whether the compiled graph, by itself, differs from the graph in eager mode and float64."""
     import torch
+    from torch._dynamo.debug_utils import clone_inputs_retaining_gradness
 
     from kgprof.record.referee import in_float64, widen
     from kgprof.record.reproduction import beyond, outcome
@@ -215,50 +212,32 @@ def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: d
 
     torch._dynamo.reset()
     eager, found = outcome(graph, inputs), outcome(torch.compile(copy.deepcopy(graph), **settings), inputs)
-    wide_graph, wide_inputs = (
-        copy.deepcopy(graph),
-        [
-            each.clone().detach().requires_grad_(each.requires_grad) if isinstance(each, torch.Tensor) else each
-            for each in inputs
-        ],
-    )
-    widen(
-        [
-            *wide_graph.parameters(),
-            *wide_graph.buffers(),
-            *(each for each in wide_inputs if isinstance(each, torch.Tensor)),
-        ]
-    )
+    wide_graph, wide_inputs = copy.deepcopy(graph), clone_inputs_retaining_gradness(inputs)
+    tensors = (each for each in wide_inputs if isinstance(each, torch.Tensor))
+    widen([*wide_graph.parameters(), *wide_graph.buffers(), *tensors])
     try:
         with in_float64():
             wide = outcome(wide_graph, wide_inputs)
     except RuntimeError:
         traceback.print_exc()
         wide = {}
-    return any(
-        beyond(found[name][1], theirs, wide.get(name, ("", None))[1], *TOLERANCES.get(dtype, TOLERANCES["bfloat16"]))[
-            0
-        ].any()
-        for name, (dtype, theirs) in eager.items()
-    )
+    for name, (dtype, theirs) in eager.items():
+        tolerances = TOLERANCES.get(dtype, TOLERANCES["bfloat16"])
+        if beyond(found[name][1], theirs, wide.get(name, ("", None))[1], *tolerances)[0].any():
+            return True
+    return False
 
 
 def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]) -> None:
     """The script and, beside it, the tensors that its graph takes."""
     import torch
-    from torch._dynamo.debug_utils import NNModuleToString, generate_config_string
+    from torch._dynamo.debug_utils import NNModuleToString, clone_inputs_retaining_gradness, generate_config_string
 
     from kgprof.record import reproduction
     from kgprof.workloads.user import TOLERANCES
 
     tensors = script.with_suffix(".pt")
-    torch.save(
-        [
-            each.detach().clone().requires_grad_(each.requires_grad) if isinstance(each, torch.Tensor) else each
-            for each in inputs
-        ],
-        tensors,
-    )
+    torch.save(clone_inputs_retaining_gradness(inputs), tensors)
     functions = "\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome))
     text = SCRIPT.format(
         title=f"{title} torch {torch.__version__}.",

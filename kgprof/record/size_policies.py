@@ -6,7 +6,9 @@ runs once in eager mode to find that function, its arguments and the sizes it ca
 of those, the rows of the first call repeated or cut. Other tensor arguments that are as long vary with it.
 
 Each policy has a process with cold caches of its own: the whole sequence of calls once, in its order, then each size
-alone for its steady state. Results are held to eager's without padding, by ``reproduction.beyond`` without float64.
+alone for its steady state. All of it, eager mode too, runs in the precision of the cell; ``dynamic`` is the policy's.
+Results are held to eager's without padding by ``reproduction.beyond``: without float64, and where the cell has another
+precision than the program with the program's own as the reference.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     import torch
 
 FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
-SAMPLES, BUDGET_S = 20, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
-WARM = 3
+SAMPLES, WARM, BUDGET_S = 20, 3, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
+FIXED = (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
 STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
 
@@ -46,6 +48,7 @@ class Question(m.Model, frozen=True, kw_only=True):
     device: str
     sizes: tuple[int, ...]
     policy: m.SizePolicy
+    precision: m.Precision
     buckets: tuple[int, ...] = ()
 
 
@@ -60,7 +63,7 @@ class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
 def compare_policies(
     options: m.Options,
     strategy: str,
-    mode: str,
+    cell: m.Cell,
     device: str,
     sizes: Sequence[int] = (),
     *,
@@ -68,10 +71,13 @@ def compare_policies(
     caches: children.Caches,
     on_phase: Callable[[str], None] = lambda name: None,
 ) -> m.Shapes | m.Skipped:
-    """``mode`` where it is one that compiles, else default; ``options.backend`` in Inductor's place. Without ``sizes``
-    those that the program calls with. Raises KeyboardInterrupt where a signal came.
+    """In the mode of ``cell`` where it is one that compiles, else default, with its backend and precision. Without
+    ``sizes`` those that the program calls with. Raises KeyboardInterrupt where a signal came.
     """
-    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), policy=m.SizePolicy.STATIC)
+    mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
+    options = msgspec.structs.replace(options, backend="" if cell.backend == m.INDUCTOR else cell.backend)
+    made: dict[str, Any] = {"policy": m.SizePolicy.STATIC, "precision": cell.precision}
+    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
     seen = answered(LOOK, question, Seen, options, scratch, caches)
     if isinstance(seen, m.Skipped):
         return seen
@@ -96,7 +102,7 @@ def compare_policies(
         buckets=chosen,
         policies=tuple(policies),
         recommended=best,
-        code=lines_for(best, seen.function, seen.tensor, calls, chosen) if best else "",
+        code=lines_for(best, seen, calls, chosen, msgspec.structs.replace(cell, mode=mode), device) if best else "",
     )
 
 
@@ -115,25 +121,31 @@ def best_policy(policies: Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skippe
     return min((compile_s, policy) for _, low, _, compile_s, policy in timed if low <= most)[1]
 
 
-def lines_for(policy: m.SizePolicy, function: str, tensor: str, sizes: Sequence[int], chosen: Sequence[int]) -> str:
+def lines_for(
+    policy: m.SizePolicy, seen: Seen, sizes: Sequence[int], chosen: Sequence[int], cell: m.Cell, device: str
+) -> str:
     """The code that does it, in the program's own names."""
+    tensor = seen.tensor
     tops = {m.SizePolicy.BUCKETS: tuple(chosen), m.SizePolicy.PADDED: (max(sizes),)}.get(policy)
-    if tops is not None:
-        return (
-            f"compiled = torch.compile({function}, dynamic=False)\n"
-            f"rows = len({tensor})\n"
-            f"size = next(size for size in {tops} if size >= rows)\n"
-            f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)\n"
-            f"result = compiled(torch.nn.functional.pad({tensor}, padding))[:rows]"
-        )
-    if policy is m.SizePolicy.MARKED:
-        marked = f"torch._dynamo.mark_dynamic({tensor}, 0)  # on each input, before the call"
-        return f"compiled = torch.compile({function})\n{marked}\nresult = compiled({tensor})"
-    setting = {m.SizePolicy.STATIC: ", dynamic=False", m.SizePolicy.DYNAMIC: ", dynamic=True"}.get(policy, "")
-    line = f"compiled = torch.compile({function}{setting})"
+    dynamic = {m.SizePolicy.DYNAMIC: m.Dynamic.TRUE, **dict.fromkeys(FIXED, m.Dynamic.FALSE)}
+    cell = msgspec.structs.replace(cell, dynamic=dynamic.get(policy, m.Dynamic.AS_IS))
+    lines = [f"compiled = torch.compile({seen.function}{cell.settings})"]
     if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
-        return f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # a graph for each size\n{line}"
-    return line
+        lines.insert(0, f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # a graph for each size")
+    if cell.precision is m.Precision.TF32:
+        lines.insert(0, m.TF32_LINE)
+    call = f"result = compiled({tensor})"
+    if tops is not None:
+        lines += [f"rows = len({tensor})", f"size = next(size for size in {tops} if size >= rows)"]
+        lines.append(f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)")
+        call = f"result = compiled(torch.nn.functional.pad({tensor}, padding))[:rows]"
+    if policy is m.SizePolicy.MARKED:
+        lines.append(f"torch._dynamo.mark_dynamic({tensor}, 0)  # on each input, before the call")
+    if cell.precision is m.Precision.BF16:
+        lines += [m.AUTOCAST_LINE.format(device), f"    {call}"]
+    elif tops is not None or policy is m.SizePolicy.MARKED:
+        lines.append(call)
+    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- from here on in the child
@@ -183,9 +195,8 @@ class Called:
                 return tuple(map(resized, value))
             if id(value) not in varying:
                 return value
-            return value.detach()[torch.arange(size, device=value.device) % len(value)].requires_grad_(
-                value.requires_grad
-            )
+            rows = value.detach()[torch.arange(size, device=value.device) % len(value)]
+            return rows.requires_grad_(value.requires_grad)
 
         given = {name: resized(value) for name, value in self.arguments.arguments.items()}
         return inspect.BoundArguments(self.arguments.signature, given)
@@ -241,14 +252,11 @@ def captured(question: Question, options: m.Options) -> Called:
                 exec(code, module.__dict__)
             else:
                 workload = loading.load(options.workload, options.workload_args, options.seed)
-                modes = {
-                    each for plan in workload.strategies() if plan.name == question.strategy for each in plan.modes
-                }
-                if mode not in modes or mode == m.EAGER:
+                plan = next(plan for plan in workload.strategies() if plan.name == question.strategy)
+                if mode not in plan.modes:
                     continue
-                session = workload.prepare(
-                    m.RunKey(strategy=question.strategy, mode=mode), torch.device(question.device)
-                )
+                key = m.RunKey(strategy=question.strategy, mode=mode)
+                session = workload.prepare(key, torch.device(question.device))
                 for _ in range(STEPS):
                     session.step()
         for called in calls:
@@ -264,24 +272,42 @@ def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], No
 
 
 def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
-    """One policy over the whole sequence, then each of its sizes alone."""
+    """One policy, in the cell's precision. A workload may have set its own when it was loaded."""
+    import torch
+
+    from kgprof.workloads.backend import as_in
+
+    question = m.decode_json(question_json, Question)
+    called = captured(question, options)
+    inputs = {size: called.of_size(size) for size in dict.fromkeys(question.sizes)}
+
+    def results() -> dict[int, Any]:
+        return {size: called.function(*given.args, **given.kwargs) for size, given in inputs.items()}
+
+    own = question.precision is m.Precision.AS_IS
+    precise = {} if own else results()
+    cell = m.Cell(mode=m.AS_IS, backend=options.backend or m.INDUCTOR, precision=question.precision)
+    with as_in(cell, torch.device(question.device).type):
+        write(_measured(question, called, inputs, results(), precise))
+
+
+def _measured(
+    question: Question,
+    called: Called,
+    inputs: Mapping[int, Any],
+    expected: Mapping[int, Any],
+    precise: Mapping[int, Any],
+) -> m.PolicyResult:
+    """The whole sequence once, then each of its sizes alone. ``precise``: the results in the program's own precision,
+    if that is another one."""
     import torch
     from torch._dynamo.utils import counters
 
-    from kgprof.workloads.backend import in_place_of_inductor
-
-    question = m.decode_json(question_json, Question)
-    policy, counts = question.policy, Counter(question.sizes)
-    called = captured(question, options)
-    inputs = {size: called.of_size(size) for size in counts}
-    expected = {size: called.function(*given.args, **given.kwargs) for size, given in inputs.items()}
+    policy, counts, mode = question.policy, Counter(question.sizes), question.mode
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = max(buckets.MOST, len(counts))
-    fixed = policy in (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
-    mode = question.mode if question.mode in m.COMPILED_MODES else "default"
-    dynamic = False if fixed else True if policy is m.SizePolicy.DYNAMIC else None
-    with in_place_of_inductor(options.backend):
-        compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
+    dynamic = False if policy in FIXED else True if policy is m.SizePolicy.DYNAMIC else None
+    compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
     tops = {size: min((top for top in question.buckets if top >= size), default=size) for size in counts}
 
     def call(size: int) -> Any:
@@ -309,7 +335,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
         if counters["stats"]["unique_graphs"] > before:
             first.append((size, seconds))
             graphs += counters["stats"]["unique_graphs"] - before
-        differs = differs or _unlike(made, expected[size], size)
+        differs = differs or _unlike(made, expected[size], precise.get(size), size)
     costs = []
     for size, calls in counts.items():
         samples: list[float] = []
@@ -320,7 +346,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
         costs.append(m.SizeCost(size=size, calls=calls, padded_to=tops[size], steady=steady))
     medians = {cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)}
     compile_s = sum(seconds - medians[size] for size, seconds in first)
-    write(m.PolicyResult(graphs=graphs, compile_s=compile_s, sizes=tuple(costs), differs=differs))
+    return m.PolicyResult(graphs=graphs, compile_s=compile_s, sizes=tuple(costs), differs=differs)
 
 
 def with_rows(given: inspect.BoundArguments, size: int, top: int) -> inspect.BoundArguments:
@@ -352,13 +378,14 @@ def of_rows(made: Any, top: int, size: int) -> Any:
     )
 
 
-def _unlike(made: Any, expected: Any, size: int) -> str:
-    """How a result differs from eager's; empty where it does not."""
+def _unlike(made: Any, expected: Any, precise: Any, size: int) -> str:
+    """How a result differs from eager's; empty where it does not. ``precise``: the reference of both, if not None."""
     from kgprof.record.tensor_differences import differences
     from kgprof.workloads.user import named_arrays
 
     found, eager = dict(named_arrays(made)), dict(named_arrays(expected))
-    unlike = [each for each in differences(found, eager, {}) if each.differing]
+    reference = {} if precise is None else dict(named_arrays(precise))
+    unlike = [each for each in differences(found, eager, reference) if each.differing]
     if not unlike:
         return ""
     by = unlike[0].why or f"by up to {unlike[0].max_abs:.3g}"

@@ -71,8 +71,8 @@ class Grid:
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; on a CPU without the modes that differ from others by CUDA graphs alone. The last ones are
-    left out if there is no time for all of them."""
+    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another one by CUDA
+    graphs alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
     if own_settings:
         yield m.Cell(mode=m.AS_IS)
     yield m.Cell(mode="default")
@@ -81,9 +81,10 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
     yield m.Cell(mode="max-autotune-no-cudagraphs")
     if device == "cuda":
         yield m.Cell(mode="max-autotune")
-    yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
+        yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
     yield m.Cell(mode="default", backend="aot_eager")
-    yield m.Cell(mode="default", precision=m.Precision.BF16)
+    if device == "cuda":
+        yield m.Cell(mode="default", precision=m.Precision.BF16)
 
 
 def lacking(cell: m.Cell, device: str, strategy_modes: Sequence[str]) -> str:
@@ -304,6 +305,7 @@ class Session:
             mode=cell.mode if cell.mode in self.modes else m.AS_IS,
             device=self.question.device,
             cold=cold,
+            steady=not cold or number == 1,
             last=last,
         )
         trial = trials.run(

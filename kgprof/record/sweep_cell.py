@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -23,9 +22,10 @@ from kgprof.workloads.protocol import Session
 
 # What the stages of a compilation are read from.
 SPANS = frozenset(("str", "dynamo_start", "compilation_metrics", "bwd_compilation_metrics", "chromium_event"))
+GROUP_LEAST_S = 0.005  # of a group: what the first launch of it takes more is then below 1 %
 GROUPS = 25  # of --steps steps: enough for a median that a stall of the machine does not move
 FEWEST_STEPS = 3  # of a group
-GROUPS_S = 8.0  # another group of steps is begun only while it is expected to end within this; the first always is
+GROUPS_S = 3.0  # another group of steps is begun only while it is expected to end within this; the first always is
 
 
 def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
@@ -51,6 +51,8 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         started = timing.frames_seen_by_dynamo()
         times = m.CellTimes(start_s=start_s, step_us=(), clock=timing.clock_for(device).name, frames=started)
         write(m.CellAnswer(times=times, spans=spans))
+        if not asked.steady:
+            return
         groups = steady_us(session, device, options.steps, step_s=start_s[-1])
         times = msgspec.structs.replace(
             times,
@@ -69,15 +71,22 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
 
 
 def steady_us(session: Session, device: torch.device, steps: int, *, step_s: float) -> tuple[float, ...]:
-    """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work. A group is shorter
-    if a step, which takes about ``step_s``, is so long that one group would take more than half of the time."""
-    steps = min(steps, max(FEWEST_STEPS, int(GROUPS_S / 2 / max(step_s, 1e-9))))
+    """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work. A group has fewer
+    if a step, which takes about ``step_s``, is so long that one group would take more than half of the time, and more
+    if it would be too short to be timed."""
+    step_s = max(step_s, 1e-9)
+    steps = min(max(steps, int(GROUP_LEAST_S / step_s)), max(FEWEST_STEPS, int(GROUPS_S / 2 / step_s)))
     groups: list[float] = []
+
+    def group() -> None:  # read by the clock at both ends alone: an event for each step is a part of a short one
+        for _ in range(steps):
+            session.step()
+
     began, longest = time.monotonic(), 0.0
     while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:
         group_began = time.monotonic()
         session.step()  # as in TIMING: it finds the caches as what ran between the groups left them
         timing.synchronize(device)
-        groups.append(statistics.fmean(timing.timed_steps(session.step, timing.clock_for(device), steps)))
+        groups.append(timing.timed_steps(group, timing.clock_for(device), 1)[0] / steps)
         longest = max(longest, time.monotonic() - group_began)
     return tuple(groups)

@@ -26,9 +26,14 @@ _METHOD = (
 def capture_sheet(report: m.CaptureReport) -> Sheet:
     advice, machine = report.advice, report.environment
     status, verdict = _verdict(report)
-    trust = ""
+    trust, recommended = "", tuple[Section, ...]()
     if isinstance(advice, m.CaptureAdvice):
+        warnings = tuple(("Warning", text) for text in advice.warnings)
+        code = Code(text=advice.code)
+        recommended = (Section(title="What to write", intro=advice.reason, blocks=(code, *warnings)),)
         trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
+    missed = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
+    left = (f"Interrupted: {missed}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
     facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
@@ -38,11 +43,11 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         trust=trust,
         facts=facts,
         sections=(
-            *_recommended(advice),
+            *recommended,
             Section(
                 title="Cases",
                 intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-                blocks=(_table(report), *_left(report)),
+                blocks=(_table(report), *left),
             ),
             *_details(report),
             Section(title="Method", blocks=_METHOD),
@@ -61,17 +66,6 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         return status, f"No recommendation: {report.advice.reason}."
     sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
     return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
-
-
-def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
-    if isinstance(advice, m.CaptureAdvice):
-        warnings = tuple(("Warning", text) for text in advice.warnings)
-        yield Section(title="What to write", intro=advice.reason, blocks=(Code(text=advice.code), *warnings))
-
-
-def _left(report: m.CaptureReport) -> Iterator[Block]:
-    if report.interrupted:
-        yield f"Interrupted: {plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})."
 
 
 def _table(report: m.CaptureReport) -> Table:

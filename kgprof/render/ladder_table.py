@@ -41,7 +41,8 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
         failed = len(ladder.rungs) - len(ran)
         if not above:
-            yield "Not checked", f"no rung of {ladder.cell} could be compared; the table says why"
+            reasons = dict.fromkeys(found.reason for _, found in ladder.rungs if isinstance(found, m.Skipped))
+            yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
             return
         yield f"No rung differs ({above} compared{f', {failed} could not run' if failed else ''}): {ladder.cell}."
         return

@@ -25,11 +25,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
     sections = (
         Section(title="Which mode", blocks=(*code, _cells(sweep))),
-        Section(
-            title="What compiling costs",
-            blocks=(_starts(sweep), *_consistency(sweep)),
-            intro=_STARTING,
-        ),
+        Section(title="What compiling costs", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
         Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
@@ -86,10 +82,8 @@ def _count(value: float) -> str:
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
     def cell(spread: m.Spread) -> Cell:
-        details = (
-            f"{duration(spread.minimum)} to {duration(spread.maximum)}",
-            plural(spread.samples, "process", "processes"),
-        )
+        between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
+        details = between, plural(spread.samples, "process", "processes")
         return Cell(duration(spread.median), details=details, value=spread.median)
 
     return known(step, cell)
@@ -164,20 +158,16 @@ def _consistency(sweep: m.Sweep) -> Iterator[str]:
 def _earnings(sweep: m.Sweep) -> Table:
     def memory(each: m.CellWorth) -> Cell:
         eager = next((one for one in sweep.worth if not one.cell.compiles and one.cell.size == each.cell.size), None)
-        on_gpu = isinstance(each.device_bytes, int)
-        own, base = (
-            (each.device_bytes, eager and eager.device_bytes)
-            if on_gpu
-            else (each.host_bytes, eager and eager.host_bytes)
-        )
-        if not isinstance(own, int):
+        field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
+        own, base = getattr(each, field), getattr(eager, field, None)
+        if isinstance(own, m.Skipped):
             return missing(own)
-        more = (
-            (f"{100 * (own / base - 1):+.0f} % over eager",)
-            if isinstance(base, int) and base and each is not eager
-            else ()
-        )
-        return Cell(size(own), details=more, value=own)
+        over = isinstance(base, int) and base > 0 and each is not eager
+        return Cell(size(own), details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (), value=own)
+
+    def warm(each: m.CellWorth) -> Cell:
+        pays = isinstance(each.break_even, m.Estimate)
+        return _break_even(each.break_even_warm, never=False) if pays else missing("see above")
 
     rows: list[tuple[Cell | str, ...]] = [
         (
@@ -185,9 +175,7 @@ def _earnings(sweep: m.Sweep) -> Table:
             known(each.tier, Cell),
             _estimate(each.returns, figure),
             _estimate(each.of_100, figure),
-            _break_even(each.break_even_warm, never=False)
-            if isinstance(each.break_even, m.Estimate)
-            else missing("see above"),
+            warm(each),
             memory(each),
         )
         for each in _measured(sweep)

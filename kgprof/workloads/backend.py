@@ -39,10 +39,7 @@ def as_in(cell: m.Cell, device: str) -> Iterator[None]:
 
 @contextmanager
 def in_place_of_inductor(
-    backend: str | Callable[..., object],
-    given: Mapping[str, object] | None = None,
-    *,
-    chosen_too: bool = False,
+    backend: str | Callable[..., object], given: Mapping[str, object] | None = None, *, chosen_too: bool = False
 ) -> Iterator[None]:
     """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend`` (empty: Inductor) and the
     settings ``given``; with neither nothing changes. ``chosen_too``: also one that names another backend.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record import size_policies, trials
@@ -29,6 +30,18 @@ net = nn.BatchNorm1d(4, track_running_stats=False).requires_grad_(False)
 def step(x=torch.randn(6, 4)):
     return net(x)
 """
+PRECISION = f"""{HEAD}
+net = nn.Linear(64, 4).requires_grad_(False)
+@torch.compiler.disable
+def note(made):
+    with open("dtypes", "a") as file:
+        print(made.dtype, file=file)
+def step(x=torch.randn(6, 64)):
+    made = net(x)
+    note(made)
+    return made
+"""
+PLAIN = m.Cell(mode="default")
 Compare = Callable[..., m.Shapes | m.Skipped]
 
 
@@ -37,12 +50,12 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compare:
     """Under Dynamo alone, its trials forked."""
     monkeypatch.setattr(trials, "run", forked.run)
 
-    def compared(program: str, *sizes: int) -> m.Shapes | m.Skipped:
+    def compared(program: str, *sizes: int, cell: m.Cell = PLAIN) -> m.Shapes | m.Skipped:
         file = tmp_path / "program.py"
         file.write_text(program)
-        asked = m.Options(workload=f"{file}:step", backend="eager")
+        asked, cell = m.Options(workload=f"{file}:step"), replace(cell, backend="eager")
         caches = Caches(folder=tmp_path / "caches")
-        return size_policies.compare_policies(asked, "step", "default", "cpu", sizes, scratch=tmp_path, caches=caches)
+        return size_policies.compare_policies(asked, "step", cell, "cpu", sizes, scratch=tmp_path, caches=caches)
 
     return compared
 
@@ -98,3 +111,34 @@ def test_a_program_that_hands_no_tensor_over_says_how_to(compare: Compare) -> No
 
     assert isinstance(shapes, m.Skipped)
     assert "gives no tensor to what it compiles" in shapes.reason
+
+
+def test_the_policies_run_in_the_cells_precision(
+    compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    shapes = compare(PRECISION, 2, 4, cell=replace(PLAIN, precision=m.Precision.BF16, dynamic=m.Dynamic.TRUE))
+
+    assert not any(result.differs for result in of(shapes).values())
+    dtypes = (tmp_path / "dtypes").read_text().split()
+    assert dtypes.count("torch.bfloat16") > dtypes.count("torch.float32") > 0  # float32: the reference
+
+
+def test_the_lines_to_write_have_the_cells_mode_and_precision() -> None:
+    seen = size_policies.Seen(function="step", tensor="x", sizes=(2, 4))
+    cell = m.Cell(mode="reduce-overhead", precision=m.Precision.BF16)
+
+    def lines(policy: m.SizePolicy, cell: m.Cell = cell) -> list[str]:
+        return size_policies.lines_for(policy, seen, (2, 4), (4,), cell, "cuda").splitlines()
+
+    assert lines(m.SizePolicy.DYNAMIC) == [
+        'compiled = torch.compile(step, mode="reduce-overhead", dynamic=True)',
+        'with torch.autocast("cuda", dtype=torch.bfloat16):',
+        "    result = compiled(x)",
+    ]
+    assert lines(m.SizePolicy.BUCKETS)[0].endswith("dynamic=False)")
+    assert lines(m.SizePolicy.AUTOMATIC, PLAIN) == ["compiled = torch.compile(step)"]
+    tf32 = replace(PLAIN, precision=m.Precision.TF32)
+    assert lines(m.SizePolicy.MARKED, tf32)[0] == 'torch.set_float32_matmul_precision("high")'
+    assert lines(m.SizePolicy.MARKED, tf32)[-1] == "result = compiled(x)"

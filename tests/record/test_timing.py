@@ -144,3 +144,36 @@ def test_cuda_steps_are_timed_on_the_device() -> None:
     assert found.clock == "cuda events"
     host = timing.timed_steps(session.step, timing.StepClock(), 5)
     assert min(found.step_us[-1]) > 2 * min(host)
+
+
+def test_the_events_of_a_gpus_clock_are_made_before_the_first_step_and_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    at = itertools.count()
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            made.append(self)
+
+        def record(self) -> None:
+            self.at = next(at)
+
+        def elapsed_time(self, later: Event) -> float:
+            return float(later.at - self.at)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    during: list[int] = []
+
+    for _ in range(2):
+        taken = timing.timed_steps(lambda: during.append(len(made)), timing.CudaEventClock(), 4)
+        assert taken == (1e3,) * 4
+
+    assert during == [5] * 8
+    clock = timing.CudaEventClock()
+    clock.start()
+    for _ in range(9):  # more than it was prepared for
+        clock.tick()
+    assert len(clock.stop()) == 9

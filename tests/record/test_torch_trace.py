@@ -80,6 +80,9 @@ def test_calls_after_warm_up_are_on_the_clock_of_timing(
     class Sevens:
         name = "sevens"
 
+        def prepare(self, steps: int) -> None:
+            pass
+
         def start(self) -> None:
             self.ticks = 0
 

@@ -16,12 +16,7 @@ MODES = (m.EAGER, "default", "reduce-overhead")
 
 
 def build(
-    shapes: Shapes,
-    device: torch.device,
-    compiled: Compile,
-    *,
-    dynamic: bool | None = None,
-    to_largest: bool = False,
+    shapes: Shapes, device: torch.device, compiled: Compile, *, dynamic: bool | None = None, to_largest: bool = False
 ) -> Step:
     """``dynamic`` is torch.compile's own option."""
     model = compiled(blocks(shapes).to(device).requires_grad_(False), dynamic=dynamic)
