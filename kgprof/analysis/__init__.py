@@ -17,6 +17,7 @@ from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
+from kgprof.analysis.ranking import with_speedups
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
@@ -45,7 +46,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     evidence.once(kinds_of)
     header, plan = recording.header, recording.header.plan
     across = ranks.notes(evidence)
-    runs = tuple(_report(run, across.get(run.key, ())) for run in evidence.runs)
+    runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from kgprof import model as m
 from kgprof.measures import times
 from kgprof.measures.times import PER_EVALUATION, PER_STEP, Unit
@@ -21,6 +23,15 @@ LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """The runs by the time that ranks them, the fastest first."""
+
+    unit: Unit
+    in_rounds: bool  # over all rounds, which every run has several of; else over one process each
+    runs: tuple[tuple[m.RunReport, m.Spread], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
     """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
 
@@ -31,29 +42,71 @@ class Remark:
 
 def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
+    if (found := ranked(runs)) is not None:
+        return _ranking(found, baseline)
     sound = [run for run in runs if not run.results_differ]
-    whole = (
-        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
-        (_timed(sound, uncounted_evaluation), PER_EVALUATION),
-    )
     per_step = _timed(sound, lambda run: run.step)
-    for timed, unit in whole:
-        if len(timed) > 1 or (timed and len(per_step) == 1):
-            return _ranking(timed, baseline, unit)
     if not per_step:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
         return Remark(text=f"{takes} from its first line to its end (it has no steps)")
-    stepped = [run for run, _ in per_step]
-    if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
-        return _ranking(per_step, baseline, PER_STEP)
-    for timed, unit in whole:
+    for timed, unit in _whole_jobs(sound):
         if timed:
             run, time = timed[0]
             text = f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}"
             return Remark(text=text, status=ATTENTION)
     return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
+
+
+def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
+    """None where nothing ranks them: no time, or steps that are not the same work."""
+    sound = [run for run in runs if not run.results_differ]
+    per_step = _timed(sound, lambda run: run.step)
+    for timed, unit in _whole_jobs(sound):
+        if len(timed) > 1 or (timed and len(per_step) == 1):
+            return _in_order(timed, unit)
+    stepped = [run for run, _ in per_step]
+    if not stepped or all(run.script is not None and run.script.is_one_window for run in stepped):
+        return None
+    alike = not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1
+    return _in_order(per_step, PER_STEP) if alike else None
+
+
+def _whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
+    return (
+        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
+        (_timed(sound, uncounted_evaluation), PER_EVALUATION),
+    )
+
+
+def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
+    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
+    in_rounds = len(rounds) == len(found)
+    pairs = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
+    return Ranked(unit=unit, in_rounds=in_rounds, runs=tuple(pairs))
+
+
+def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
+    """Where the runs are ranked by several processes, each speed-up is of these too: one figure everywhere."""
+    found = ranked(runs)
+    base = next((time for run, time in found.runs if run.is_baseline), None) if found and found.in_rounds else None
+    if found is None or base is None:
+        return tuple(runs)
+    own = {run.key: time for run, time in found.runs if isinstance(run.speedup, m.Speedup) and time.minimum > 0}
+    made = []
+    for run in runs:
+        if (time := own.get(run.key)) is not None:
+            what = "step" if found.unit is PER_STEP else "whole evaluation"
+            speedup = m.Speedup(
+                ratio=base.median / time.median,
+                low=base.minimum / time.maximum,
+                high=base.maximum / time.minimum,
+                basis=f"{what}, {min(base.samples, time.samples)} processes",
+            )
+            run = structs.replace(run, speedup=speedup)
+        made.append(run)
+    return tuple(made)
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
@@ -133,13 +186,11 @@ def processes(*runs: m.RunReport) -> str:
 # ---------------------------------------------------------------- ranking
 
 
-def _ranking(found: Sequence[tuple[m.RunReport, m.Spread]], baseline: m.RunKey | None, unit: Unit) -> Remark:
+def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     """By the medians of all rounds where every run has several, else by those of one process each."""
-    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
-    in_rounds = len(rounds) == len(found)
-    (first, best), *others = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
+    unit, ((first, best), *others) = found.unit, found.runs
     if not others:
-        once = ", measured once (n = 1)" if best.samples == 1 and not in_rounds else ""
+        once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}

@@ -12,7 +12,7 @@ from kgprof.render import breakdown, compare_words, trace_table
 from kgprof.render.chart import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts, of_width
 from kgprof.render.finding_groups import grouped
 from kgprof.render.finding_list import place
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.table import Fold, Table, bounded, columns, plain, row
 
@@ -106,6 +106,7 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
+    at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
     bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     part = ComparePart(
@@ -120,7 +121,7 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         metrics=_metrics(changed, "Metrics that changed, or that the measurement does not settle"),
         unchanged=_metrics(unchanged, "Metrics that are the same, or were not observed"),
         legend=legend({kind for bar in bars for kind in bar}),
-        runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
+        runs=tuple(_run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]),
         findings=tuple(
             _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
         ),
@@ -221,7 +222,7 @@ def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
 
 
-def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> Fold:
+def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
     trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
     summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
     missing = trace.missing if trace is not None else "neither side was traced"
@@ -237,6 +238,7 @@ def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> Fold:
         blocks=(*run.notes[: limits.lines], drawn or f"No bars: {missing}.", *_tables(run, shown, limits)),
         caption=summary,
         open=m.MetricVerdict.WORSE in verdicts,
+        run=place,
     )
 
 

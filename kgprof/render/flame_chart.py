@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Legend, LegendEntry
@@ -14,6 +14,7 @@ from kgprof.render.escaping import one_line
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent
+from kgprof.render.run_order import importance
 from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.wording import plural, relative
 
@@ -46,14 +47,14 @@ def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Flam
 
 def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
     graphs = drawable(runs)
-    trees = min(len(graphs), limits.flames)
+    first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][: limits.flames]
     folds = []
-    for place, (index, run, flame) in enumerate(graphs):
+    for index, run, flame in graphs:
         name, summary, blocks = one_line(run.key.slug, limits.name), _summary(flame, limits), list[Block]()
         per, drawing = "window" if flame.per == "window" else "step", None
-        if place < trees:
-            label = f"Host stacks of {name}. {summary}"
-            drawing = icicle(_items(flame, per, root), limits, trees=trees, label=label)
+        if index in first:
+            label = f"CPU stacks of {name}. {summary}"
+            drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
             entries = (
                 LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
@@ -64,7 +65,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
         blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
             title = "The functions with the most time of their own, as a table"
-            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits)), style=""))
+            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
         caption = f"{time} ms a {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         folds.append(
@@ -74,7 +75,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
                 caption=caption,
                 lead=f"{summary}.",
                 anchor=f"flame-{anchor(index)}",
-                open=not place,
+                run=anchor(index),
             )
         )
     return tuple(folds)
@@ -218,7 +219,10 @@ def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunCompariso
     return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
 
 
-def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: Limits) -> tuple[Fold, ...]:
+def flame_difference_folds(
+    runs: Sequence[m.RunComparison], root: str, limits: Limits, at: Mapping[m.RunKey, str]
+) -> tuple[Fold, ...]:
+    """``at``: the anchors of the runs of the page."""
     found = differing(runs[: limits.runs])
     trees = min(len(found), limits.flames)
     folds = []
@@ -255,7 +259,7 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
             headings = ("function", "base, self \N{MICRO SIGN}s/step", "head, self \N{MICRO SIGN}s/step", "change")
             table = plain(f"Functions of {name} by the change of their own time", headings, rows)
             title = "The functions whose own time changed most, as a table"
-            blocks.append(Fold(title, blocks=(table,), style=""))
+            blocks.append(Fold(title, blocks=(table,)))
         before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
         folds.append(
             Fold(
@@ -265,7 +269,7 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
                 f"{flame.base_steps} steps of base, {flame.head_steps} of head",
                 lead=f"{summary}.",
                 anchor=f"stacks-{index + 1}",
-                open=not place,
+                run=at.get(run.run, ""),
             )
         )
     return tuple(folds)
