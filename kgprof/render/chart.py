@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
+from kgprof.render.quantity import figure
 from kgprof.render.quantity import of_width as of_width
 from kgprof.render.table import Drawing
 
@@ -98,3 +99,30 @@ def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
         for kind, name, meaning in breakdown.KINDS
         if kind in present
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    name: str
+    value: str
+    width: str
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths(Drawing):
+    """A row and a bar each, all on one scale."""
+
+    kind: ClassVar[str] = "lengths"
+    what: str
+    unit: str
+    rows: tuple[Length, ...]
+
+
+def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Lengths:
+    longest = max((value for _, value in rows), default=0.0) or 1.0
+    made = []
+    for name, value in rows:
+        words = f"{value:,.0f}" if unit == "cases" else figure(value)
+        made.append(Length(name=name, value=words, width=of_width(max(value, 0.0) / longest), first=name == marked))
+    return Lengths(what=what, unit=unit, rows=tuple(made))

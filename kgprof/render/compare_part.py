@@ -107,7 +107,7 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
-    bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
+    bars = [parts_of(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     part = ComparePart(
         base=base,
@@ -171,13 +171,13 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
             symbol=compare_words.SYMBOLS[metric.verdict],
             verdict=metric.verdict,
             detail="; ".join(filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))),
-            plot=_plot(metric),
+            plot=plot(metric),
         )
         for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][:CARDS]
     )
 
 
-def _plot(metric: m.ComparedMetric) -> Plot | None:
+def plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return None
@@ -215,7 +215,7 @@ def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: 
 # ---------------------------------------------------------------- where the time moved
 
 
-def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
+def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
     rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
     totals = {row.name: row.after_us if after else row.before_us for row in rows}
@@ -243,7 +243,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
 
 
 def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
-    parts = _parts(trace, after)
+    parts = parts_of(trace, after)
     window = next((row for row in trace.window if row.name == "window"), None)
     whole = (window.after_us if after else window.before_us) if window else 0.0
     whole = whole or sum(parts.values()) or 1.0

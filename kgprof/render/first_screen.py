@@ -6,21 +6,23 @@ Of a comparison the figures are changes, and in place of the runs stands what ac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgprof import model as m
 from kgprof.analysis.ranking import Ranked, ranked
 from kgprof.render import breakdown, compare_words
 from kgprof.render.chart import LegendEntry, Part, Segment, legend, of_parts
+from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, duration, of_width, ratio
+from kgprof.render.quantity import DASH, count, duration, figure, of_width, ratio
 from kgprof.render.run_order import importance
 from kgprof.wording import plural, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
 _CODE = 120  # characters
+_CAUSES, _INTERVALS = 3, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,17 @@ class BusyBar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A time's change, drawn about "no change"."""
+
+    name: str
+    change: str
+    tone: str
+    title: str
+    plot: Plot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstScreen:
     tiles: tuple[Tile, ...]
     unit: str
@@ -82,6 +95,7 @@ class FirstScreen:
     winner: str
     causes: tuple[Step, ...]
     causes_of: str
+    intervals: tuple[Interval, ...]
     busy: tuple[BusyBar, ...]
     on_gpu: bool
     legend: tuple[LegendEntry, ...]
@@ -92,7 +106,8 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
     by_speed = ranked(runs)
     first = runs[importance(runs)[0]] if runs else None
     compared = profile.comparison is not None
-    busy = tuple(_busy(runs, by_speed, limits))
+    both = tuple(_both_sides(profile.comparison)) if profile.comparison else ()
+    busy = both or tuple(_busy(runs, by_speed, limits))
     kinds = {segment.kind for bar in busy for segment in bar.segments}
     tiles = _changes(profile, found) if compared else _figures(profile, first, found, limits)
     decided = next((run for run in profile.comparison.runs if run.causes), None) if profile.comparison else None
@@ -108,9 +123,10 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
         winner=one_line(first.key.slug, limits.name) if first and len(runs) > 1 else "",
         causes=tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
         causes_of=causes_of,
+        intervals=tuple(_intervals(profile.comparison)) if profile.comparison else (),
         busy=busy,
         on_gpu=profile.device == "cuda",
-        legend=legend(kinds),
+        legend=tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
     )
 
 
@@ -124,14 +140,12 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         base = next((run for run in profile.runs if run.is_baseline), first)
         below = f"p10{DASH}p90 {duration(first.step.p10)}{DASH}{duration(first.step.p90)}"
         if base is not first and isinstance(base.step, m.Spread):
-            below = f"{duration(base.step.median)} in {one_line(base.key.slug, limits.name)}"
+            below = f"baseline {duration(base.step.median)}"
         yield Tile(label="Step", value=duration(first.step.median), below=below, leads_to="results")
     if isinstance(first.kernels, m.KernelBreakdown):
         us, share, of = busy_share(first.kernels, first.step)
         label = "GPU busy" if first.kernels.device == "cuda" else "Operators busy"
-        yield Tile(
-            label=label, value=f"{100 * share:.0f} %", below=f"{duration(us)} of {duration(of)}", leads_to="time"
-        )
+        yield Tile(label=label, value=f"{100 * share:.0f} %", below=of_whole(us, of), leads_to="time")
     if isinstance(first.compile, m.CompileSummary) and isinstance(first.compile.first_call_s, float):
         below = plural(len(first.compile.compilations), "compilation")
         if isinstance(first.economics, m.Economics):
@@ -156,6 +170,12 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[
         of = bare.median
     busy = kernels.busy_us / steps
     return busy, busy / of if of else 0.0, of
+
+
+def of_whole(us: float, of: float) -> str:
+    """ "112 of 220 µs", "1.09 of 7.75 ms"."""
+    unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+    return f"{figure(us / size)} of {figure(of / size)} {unit}"
 
 
 def _shared_out(found: FindingList, slug: str) -> tuple[int, int]:
@@ -244,7 +264,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         yield Step(
             text=one_line(action.text, 2 * limits.name),
             code=clip(one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE),
-            place=f"{one_line(relative(place.file, root), limits.name)}:{place.line}" if place else "",
+            place=_place(place, root, limits) if place else "",
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
             remedy=one_line(remedies.get(action.rule, ""), 4 * limits.name),
@@ -257,14 +277,65 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
         return
     explained = [abs(one.explains_us) for one in found.causes if isinstance(one.explains_us, float)]
     longest = max(explained, default=0.0) or 1.0
-    for cause in found.causes[:4]:
+    for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][:_CAUSES] or found.causes[
+        :1
+    ]:
         place, us = cause.location, cause.explains_us
-        known = isinstance(us, float)
         yield Step(
             text=one_line(cause.text, limits.name),
             code="",
-            place=f"{one_line(relative(place.file, root), limits.name)}:{place.line}" if place else "",
-            amount=f"{us:+.1f}" if isinstance(us, float) else "unknown",
-            width=of_width(abs(us) / longest) if known and isinstance(us, float) else "",
+            place=_place(place, root, limits) if place else "",
+            amount="unknown" if isinstance(us, m.Skipped) else f"{us:+.1f}",
+            width="" if isinstance(us, m.Skipped) else of_width(abs(us) / longest),
             leads_to=shown.anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+        )
+    run = next((run for run in found.runs if run.causes), None)
+    if run is not None and isinstance(run.remainder_us, float) and explained:
+        us = run.remainder_us
+        width = of_width(min(1.0, abs(us) / longest))
+        yield Step(text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to="")
+
+
+def _place(place: m.Location, root: str, limits: Limits) -> str:
+    """The file's last two parts: the finding has the whole of its path."""
+    path = relative(place.file, root).split("/")
+    return f"{one_line('/'.join(path[-2:]), limits.name)}:{place.line}"
+
+
+def _intervals(found: m.Comparison) -> Iterator[Interval]:
+    times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
+    for metric in times[:_INTERVALS]:
+        if (drawn := plot(metric)) is None:
+            continue
+        words = compare_words.interval(metric)
+        tone = metric.verdict.replace(" ", "-")
+        change = compare_words.change(metric)
+        title = f"{metric.name}, {metric.run.slug}: {change}, {words}"
+        yield Interval(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
+
+
+def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
+    """Of the first run that was traced on both sides."""
+    known = (run for run in found.runs if run.trace is not None and not run.trace.missing)
+    run = next(known, None)
+    if run is None or run.trace is None:
+        return
+    for name, after in (("base", False), ("head", True)):
+        parts = {kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE}
+        window = next((row for row in run.trace.window if row.name == "window"), None)
+        whole = sum(parts.values())
+        metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
+        bare = (metric.head if after else metric.base) if metric else None
+        of = bare if isinstance(bare, float) else (window.after_us if after else window.before_us) if window else 0.0
+        if not whole or not of:
+            continue
+        shares = [(kind, us / whole) for kind, us in parts.items()]
+        yield BusyBar(
+            leads_to="",
+            run=name,
+            description=f"{name}: " + ", ".join(f"{breakdown.NAMES[k]} {100 * share:.0f} %" for k, share in shares),
+            segments=of_parts([Part(kind=kind, letter="", length=share, share=share) for kind, share in shares]),
+            busy=duration(whole),
+            of_step=f"{100 * whole / of:.0f} %",
+            width=of_width(whole / of),
         )

@@ -86,6 +86,7 @@ class Section:
 class Page:
     profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
+    heading: str
     created_utc: str
     symbol: str
     status_word: str
@@ -121,9 +122,10 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
     return Page(
         profile=profile,
         workload=one_line(profile.workload, limits.name),
+        heading=one_line(_heading(profile), 2 * limits.name),
         created_utc=created_utc,
         symbol=SYMBOLS[verdict.status],
-        status_word=_status_word(profile),
+        status_word=_status_word(profile, found),
         lead=one_line(verdict.lead, 4 * limits.name),
         verdict=one_line(verdict.text, 4 * limits.name),
         trust=one_line(verdict.trust, 4 * limits.name),
@@ -140,14 +142,22 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
     )
 
 
-def _status_word(profile: m.Profile) -> str:
+def _status_word(profile: m.Profile, found: FindingList) -> str:
     status = profile.verdict.status
     if status is m.VerdictStatus.FAILED and profile.comparison is not None:
         return "Regression"
-    warned = sum(finding.level is m.Level.WARNING and not finding.accepted for finding in profile.findings)
+    lines = [line for group in found.groups if group.level == m.Level.WARNING for line in (*group.lines, *group.folded)]
+    warned = sum(not line.accepted for line in lines)
     if status is m.VerdictStatus.ATTENTION and warned and not profile.verdict.lead:
         return plural(warned, "warning")
     return "OK" if status is m.VerdictStatus.OK else status.capitalize()
+
+
+def _heading(profile: m.Profile) -> str:
+    if profile.comparison is None:
+        return profile.workload
+    base, head = compare_words.sides(profile.comparison)
+    return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
 
 
 def _facts(profile: m.Profile) -> tuple[str, ...]:
@@ -155,9 +165,11 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment
     found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
-    facts += [plural(max(found), "process", "processes")] if found else []
+    facts += [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
     if isinstance(environment.git_commit, str):
         facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
+    if profile.comparison is not None and not profile.comparison.environment:
+        facts.append("same machine and versions")
     return tuple(facts)
 
 
@@ -221,8 +233,6 @@ def _sections(
     if profile.checklist:
         shown, tally = practices.practices(profile, found.anchors, limits), practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
-    if traced:
-        yield _time(profile, limits)
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
@@ -292,6 +302,8 @@ def _kernels_and_host(
         yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators)
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Roofline", as_it_is={"blocks": against})
+    if traced:
+        yield _time(profile, limits)
     if links:
         at = {run.key.slug: anchor(index) for index, run in enumerate(runs)}
         carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
@@ -341,6 +353,8 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
     runs, options = profile.runs[: limits.runs], profile.options
+    gaps = not_measured.gap_table(profile.omissions, limits)
+    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
     yield _section(limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked)
@@ -348,8 +362,6 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
     yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
         yield _section(limits, "cost", "Profiling overhead", table=environment_facts.observer_table(runs))
-    gaps = not_measured.gap_table(profile.omissions, limits)
-    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     if checks := holistic_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 

@@ -257,7 +257,7 @@
     const run = /(?:^|-)(run-\d+)$/.exec(target.id)?.[1];
     if (run && select) choose(run);
     open(target);
-    target.scrollIntoView();
+    target.scrollIntoView({ block: target.matches("#findings-list li") ? "center" : "start" });
   };
   addEventListener("hashchange", reveal);
   if (select) choose(select.value);
