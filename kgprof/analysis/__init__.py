@@ -17,7 +17,6 @@ from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.rank_balance import rank_balance
-from kgprof.analysis.ranking import with_speedups
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
@@ -30,6 +29,7 @@ from kgprof.measures import holistic_check, host_stacks, kernels, times
 from kgprof.measures.economics import economics
 from kgprof.measures.fusion import fusion
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
+from kgprof.measures.ranked import with_speedups
 from kgprof.measures.rounds import rounds
 from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from msgspec import structs
 
 from kgprof import model as m
 from kgprof.measures import times
-from kgprof.measures.times import PER_EVALUATION, PER_STEP, Unit
+from kgprof.measures.ranked import Ranked, over_rounds, ranked, timed, whole_jobs
+from kgprof.measures.times import PER_STEP, Unit
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, _, INCONCLUSIVE = m.VerdictStatus
@@ -20,15 +19,6 @@ TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 APART = 1.5
 LEVEL_WITHIN = 1.1  # medians whose spreads overlap: beyond it nobody can tell whether they are equal
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """The runs by the time that ranks them, the fastest first."""
-
-    unit: Unit
-    in_rounds: bool  # over all rounds, which every run has several of; else over one process each
-    runs: tuple[tuple[m.RunReport, m.Spread], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,68 +35,18 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     if (found := ranked(runs)) is not None:
         return _ranking(found, baseline)
     sound = [run for run in runs if not run.results_differ]
-    per_step = _timed(sound, lambda run: run.step)
+    per_step = timed(sound, lambda run: run.step)
     if not per_step:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
         return Remark(text=f"{takes} from its first line to its end (it has no steps)")
-    for timed, unit in _whole_jobs(sound):
-        if timed:
-            run, time = timed[0]
+    for finished, unit in whole_jobs(sound):
+        if finished:
+            run, time = finished[0]
             text = f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}"
             return Remark(text=text, status=ATTENTION)
     return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
-
-
-def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
-    """None where nothing ranks them: no time, or steps that are not the same work."""
-    sound = [run for run in runs if not run.results_differ]
-    per_step = _timed(sound, lambda run: run.step)
-    for timed, unit in _whole_jobs(sound):
-        if len(timed) > 1 or (timed and len(per_step) == 1):
-            return _in_order(timed, unit)
-    stepped = [run for run, _ in per_step]
-    if not stepped or all(run.script is not None and run.script.is_one_window for run in stepped):
-        return None
-    alike = not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1
-    return _in_order(per_step, PER_STEP) if alike else None
-
-
-def _whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
-    return (
-        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
-        (_timed(sound, uncounted_evaluation), PER_EVALUATION),
-    )
-
-
-def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
-    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
-    in_rounds = len(rounds) == len(found)
-    pairs = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
-    return Ranked(unit=unit, in_rounds=in_rounds, runs=tuple(pairs))
-
-
-def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
-    """Where the runs are ranked by several processes, each speed-up is of these too: one figure everywhere."""
-    found = ranked(runs)
-    base = next((time for run, time in found.runs if run.is_baseline), None) if found and found.in_rounds else None
-    if found is None or base is None:
-        return tuple(runs)
-    own = {run.key: time for run, time in found.runs if isinstance(run.speedup, m.Speedup) and time.minimum > 0}
-    made = []
-    for run in runs:
-        if (time := own.get(run.key)) is not None:
-            what = "step" if found.unit is PER_STEP else "whole evaluation"
-            speedup = m.Speedup(
-                ratio=base.median / time.median,
-                low=base.minimum / time.maximum,
-                high=base.maximum / time.minimum,
-                basis=f"{what}, {min(base.samples, time.samples)} processes",
-            )
-            run = structs.replace(run, speedup=speedup)
-        made.append(run)
-    return tuple(made)
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
@@ -142,38 +82,6 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
         of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
         parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
     return "; ".join(parts) + (f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else "")
-
-
-# ---------------------------------------------------------------- the quantity that ranks
-
-
-def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """What a unit of a whole evaluation takes; steps are compared as they stand."""
-    return run.per_unit if run.counts_units else m.Skipped(reason="the evaluation counts no units of work")
-
-
-def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
-    return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
-
-
-def evaluates(run: m.RunReport) -> bool:
-    """Whether it has, or should have, a whole evaluation."""
-    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
-
-
-def _timed(
-    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
-) -> list[tuple[m.RunReport, m.Spread]]:
-    return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
-
-
-def over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
-    """The same quantity over several processes; None where there are too few."""
-    if isinstance(run.rounds, m.Skipped):
-        return None
-    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= times.FEWEST_TO_RANK else None
 
 
 def processes(*runs: m.RunReport) -> str:

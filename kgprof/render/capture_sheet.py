@@ -69,7 +69,7 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
 def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
     if isinstance(advice, m.CaptureAdvice):
         warnings = tuple(("Warning", text) for text in advice.warnings)
-        blocks = (Code(text=advice.code), *warnings)
+        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
         yield Section(title="What to write", intro=advice.reason, blocks=blocks, folded=True)
 
 

@@ -106,22 +106,25 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
 
 def launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
-    known = lambda value, word: "" if isinstance(value, m.Skipped) else word(value)  # noqa: E731
     parts = (
-        known(one.grid, lambda grid: f"grid {extent(grid)}"),
-        known(one.block, lambda block: f"block {extent(block)}"),
-        known(one.registers, lambda number: f"{number} registers"),
-        known(one.spills, lambda number: f"{number} spilled" if number else ""),
-        known(one.shared_bytes, lambda shared: f"{size(shared)} shared" if shared else ""),
-        known(one.warps, lambda number: plural(number, "warp")),
-        known(one.stages, lambda number: plural(number, "stage")),
-        # CUPTI gives whole per cent, so its 0 is less than one.
-        known(one.occupancy_percent, lambda share: f"occupancy {share:.0f} %" if share else "occupancy < 1 %"),
-        known(one.bytes_per_s, lambda rate: f"{figure(rate / 1e9)} GB/s"),
-        known(one.flops_per_s, lambda rate: f"{figure(rate / 1e12)} TFLOP/s"),
+        "" if isinstance(one.grid, m.Skipped) else f"grid {extent(one.grid)}",
+        "" if isinstance(one.block, m.Skipped) else f"block {extent(one.block)}",
+        "" if isinstance(one.registers, m.Skipped) else f"{one.registers} registers",
+        "" if isinstance(one.spills, m.Skipped) or not one.spills else f"{one.spills} spilled",
+        "" if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes else f"{size(one.shared_bytes)} shared",
+        "" if isinstance(one.warps, m.Skipped) else plural(one.warps, "warp"),
+        "" if isinstance(one.stages, m.Skipped) else plural(one.stages, "stage"),
+        "" if isinstance(one.occupancy_percent, m.Skipped) else f"occupancy {occupancy(one.occupancy_percent)}",
+        "" if isinstance(one.bytes_per_s, m.Skipped) else f"{figure(one.bytes_per_s / 1e9)} GB/s",
+        "" if isinstance(one.flops_per_s, m.Skipped) else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
     )
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
+
+
+def occupancy(percent: float) -> str:
+    """CUPTI gives whole per cent, so its 0 is less than one."""
+    return f"{percent:.0f} %" if percent else "< 1 %"
 
 
 def extent(sizes: Sequence[int]) -> str:

@@ -314,8 +314,8 @@ def _kernels_and_host(
     if timed:
         yield _section(limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        at = {run.key: anchor(index) for index, run in enumerate(runs)}
-        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, at))}
+        places = {run.key: anchor(index) for index, run in enumerate(runs)}
+        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, places))}
         yield _section(limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences)
     if drawable(profile.runs):
         flames = {"folds": flame_folds(runs, root, limits)}

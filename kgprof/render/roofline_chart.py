@@ -61,7 +61,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     known = [
         (each, each.of_ceiling, each.bound)
         for each in roofline.rows
-        if isinstance(each.of_ceiling, float) and isinstance(each.bound, m.Bound) and each.median_us > 0
+        if isinstance(each.of_ceiling, float) and not isinstance(each.bound, m.Skipped) and each.median_us > 0
     ]
     times = [each.median_us for each, *_ in known] or [1.0]
     low, high = math.log10(min(times) / 1.3), math.log10(max(times) * 1.3)
@@ -77,7 +77,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
             x=x(each.median_us),
             y=y(share),
             radius=round(max(3.0, _LARGEST * math.sqrt(each.share)), 1),
-            style=f"r-{_STYLES[bound]}",
+            style=f"r-{_STYLES[m.Bound(bound)]}",
             title=f"#{ranks.get(each.name, 0)} {short_name(one_line(each.name, 20_000), 60)}: "
             f"{figure(each.median_us)} \N{MICRO SIGN}s, {percent(share)} of peak, {bound}, "
             f"{percent(each.share)} of GPU time",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.render.chart import broken_down
 from kgprof.render.escaping import one_line
-from kgprof.render.kernel_table import distinct_names, extent, name_cell
+from kgprof.render.kernel_table import distinct_names, extent, name_cell, occupancy
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, percent, size
 from kgprof.render.roofline_chart import BOUNDS, scatter
@@ -47,8 +47,8 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         drawing = scatter(run, kernels, roofline)
         drawn = (drawing, BOUNDS) if drawing.points else ()
         caption, place = sentence(kernels, roofline), anchor(index)
-        name = one_line(run.key.slug, limits.name)
-        blocks.append(Fold(name, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))
+        slug = one_line(run.key.slug, limits.name)
+        blocks.append(Fold(slug, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))
     if not first.ceilings:
         return *blocks, f"No peaks: {first.without}. Rates stand in the table of kernels, compared with nothing."
     return *blocks, Fold("The peaks measured on this card, and the rule", blocks=(ceilings, first.rule))
@@ -125,6 +125,5 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
         known(launches.grid, lambda grid: Cell(extent(grid), value=prod(grid), details=threads)),
         whole(launches.warps, *stages),
-        # CUPTI gives whole per cent, so its 0 is less than one.
-        known(launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)),
+        known(launches.occupancy_percent, lambda share: Cell(occupancy(share), value=share)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.analysis.ranking import ranked
+from kgprof.measures.ranked import ranked
 
 
 def importance(runs: Sequence[m.RunReport]) -> tuple[int, ...]:
