@@ -146,7 +146,7 @@ def _sides(found: m.Comparison) -> Table:
     names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
     return Table(
         label="The two sides",
-        columns=columns("", "base", "head", words=3, first="kind"),
+        columns=columns("fact", "base", "head", words=3, first="kind"),
         rows=tuple(row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
     )
 

@@ -18,6 +18,7 @@ from kgprof.wording import short_name
 
 _HIGH, _LEFT, _TOP = 260, 0.05, 16  # pixels; of the width; pixels
 _MOST = 1.25  # of the peak: what is served from a cache lies above 1
+_MOST_POINTS = 60  # the kernels with the most time
 _NAMED = 6  # circles with their number
 _LARGEST = 26  # pixels of a radius
 
@@ -60,7 +61,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels.rows, start=1)}
     known = [
         (each, each.of_ceiling, each.bound)
-        for each in roofline.rows
+        for each in roofline.rows[:_MOST_POINTS]
         if isinstance(each.of_ceiling, float) and not isinstance(each.bound, m.Skipped) and each.median_us > 0
     ]
     times = [each.median_us for each, *_ in known] or [1.0]

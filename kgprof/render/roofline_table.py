@@ -14,6 +14,7 @@ from kgprof.render.kernel_table import distinct_names, extent, name_cell, occupa
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, percent, size
 from kgprof.render.roofline_chart import BOUNDS, scatter
+from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, known, number, plain, row, whole
 from kgprof.wording import plural
 
@@ -42,10 +43,11 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         rows.append((name, rate(ceiling.median, unit), least_to_most))
     ceilings = plain("Peaks of this card", ("peak", "median", "minimum to maximum"), rows, style="")
     blocks: list[Block] = []
+    first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
         notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
         drawing = scatter(run, kernels, roofline)
-        drawn = (drawing, BOUNDS) if drawing.points else ()
+        drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
         caption, place = sentence(kernels, roofline), anchor(index)
         slug = one_line(run.key.slug, limits.name)
         blocks.append(Fold(slug, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))

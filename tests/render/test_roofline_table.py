@@ -19,7 +19,7 @@ from kgprof.render.text import Text
 from tests.render import profiles
 from tests.render.tables import tables
 
-LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9)
+LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9, timelines=1)
 TOTAL_US = 200.0
 UNKNOWN = Skipped(reason="no call is known to have launched it")
 
