@@ -21,7 +21,7 @@ from kgprof.render.run_order import importance
 from kgprof.wording import plural, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
-_CODE = 120  # characters
+_CODE, _UNIT = 120, 24  # characters
 _CAUSES, _INTERVALS = 3, 3
 
 
@@ -113,7 +113,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
     decided = next((run for run in profile.comparison.runs if run.causes), None) if profile.comparison else None
     causes_of = ""
     if decided and isinstance(decided.delta_us, float):
-        causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{decided.per}"
+        causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
     return FirstScreen(
         tiles=tuple(tiles),
         unit=by_speed.unit.name if by_speed else "",

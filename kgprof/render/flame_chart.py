@@ -20,7 +20,7 @@ from kgprof.wording import plural, relative
 
 _NAME = 100  # characters of a name in a box's title, and of its place
 _LONGEST = 3  # functions that the sentence above the drawing names
-_NO_ROOM = "No flame graph: left out of this page to keep it small; report.json holds it."
+_NO_ROOM = "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
 
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "region": ("compiled region", "one call of a compiled function, or of a graph in it"),
     "span": ("span", "a record_function"),
     "call": ("CUDA call", "of the runtime or the driver"),
-    "profiler": ("the recorder's own", "kgprof's and torch.profiler's"),
+    "profiler": ("kgprof overhead", "kgprof and torch.profiler"),
     "pruned": ("(other)", "what is too small for a row of its own"),
     "step": ("step", "the whole of it"),
 }
@@ -64,10 +64,10 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             blocks.append(Legend(entries=tuple(entries)))
         blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
-            title = "The functions with the most time of their own, as a table"
+            title = "Functions by self time, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        caption = f"{time} ms a {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
+        caption = f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         folds.append(
             Fold(
                 name,
@@ -132,7 +132,7 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
         calls = figure(flame.calls[node] / flame.steps)
         own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
-        times = f"{total} ms a {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
+        times = f"{total} ms per {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
         item = Item(
             parent=flame.parent[node],
             width=total_ns,
@@ -152,7 +152,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
         for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
-    lead = f"Most time of their own took {', '.join(longest)}" if longest else "No function took any time of its own"
+    lead = f"Top self time: {', '.join(longest)}" if longest else "No function has self time"
     own = [False] * len(flame.parent)
     for node, frame in enumerate(flame.frame):
         above = flame.parent[node]
@@ -160,7 +160,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
             above >= 0 and own[above] and not _WORKLOADS.search(flame.names[flame.frames[flame.frame[above]].file])
         )
     recorders = sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
-    return f"{lead}; the recorder's own frames took {percent(recorders / whole)}"
+    return f"{lead}; kgprof overhead {percent(recorders / whole)}"
 
 
 def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
@@ -168,13 +168,13 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
-            f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
+            f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, are grouped as (other)"
         )
     if drawing and drawing.left_out:
         yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
     if flame.other_threads_ns:
         time = milliseconds(flame.other_threads_ns / flame.steps / 1e3)
-        yield f"Other threads ran operators for {time} ms a {per}, which are not drawn"
+        yield f"Other threads ran operators for {time} ms per {per}, which are not drawn"
 
 
 def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
@@ -194,7 +194,7 @@ def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limi
     if others := flame.functions - len(shown):
         remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
         time = figure(remaining / flame.steps / 1e3)
-        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {per}."
+        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s per {per}."
 
 
 # ---------------------------------------------------------------- of base and head

@@ -32,7 +32,7 @@ SHORTEN = """(kept) => {
     for (const kind of ["details", "figure"]) shorten(section.querySelectorAll(`:scope > ${kind}`), 2);
   }
 }"""
-DRAWN = ("svg ", "rect ", "text ", "line ", "title ")
+DRAWN = ("svg ", "rect ", "text ", "line ", "title ", "circle ", "SPAN swatch k-")  # the first screen has every colour
 of_the_dozen = pytest.mark.parametrize("state", DOZEN)
 
 
