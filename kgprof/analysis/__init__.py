@@ -29,6 +29,7 @@ from kgprof.measures import holistic_check, host_stacks, kernels, times
 from kgprof.measures.economics import economics
 from kgprof.measures.fusion import fusion
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
+from kgprof.measures.ranked import with_speedups
 from kgprof.measures.rounds import rounds
 from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -45,7 +46,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     evidence.once(kinds_of)
     header, plan = recording.header, recording.header.plan
     across = ranks.notes(evidence)
-    runs = tuple(_report(run, across.get(run.key, ())) for run in evidence.runs)
+    runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)

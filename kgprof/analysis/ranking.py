@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.measures import times
-from kgprof.measures.times import PER_EVALUATION, PER_STEP, Unit
+from kgprof.measures.ranked import Ranked, over_rounds, ranked, timed, whole_jobs
+from kgprof.measures.times import PER_STEP, Unit
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, _, INCONCLUSIVE = m.VerdictStatus
@@ -31,26 +32,18 @@ class Remark:
 
 def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in common."""
+    if (found := ranked(runs)) is not None:
+        return _ranking(found, baseline)
     sound = [run for run in runs if not run.results_differ]
-    whole = (
-        *((_timed(sound, counted_evaluation), times.per_unit(run.unit)) for run in sound[:1]),
-        (_timed(sound, uncounted_evaluation), PER_EVALUATION),
-    )
-    per_step = _timed(sound, lambda run: run.step)
-    for timed, unit in whole:
-        if len(timed) > 1 or (timed and len(per_step) == 1):
-            return _ranking(timed, baseline, unit)
+    per_step = timed(sound, lambda run: run.step)
     if not per_step:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
         return Remark(text=f"{takes} from its first line to its end (it has no steps)")
-    stepped = [run for run, _ in per_step]
-    if not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1:  # their steps are alike
-        return _ranking(per_step, baseline, PER_STEP)
-    for timed, unit in whole:
-        if timed:
-            run, time = timed[0]
+    for finished, unit in whole_jobs(sound):
+        if finished:
+            run, time = finished[0]
             text = f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}"
             return Remark(text=text, status=ATTENTION)
     return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
@@ -91,38 +84,6 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
     return "; ".join(parts) + (f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else "")
 
 
-# ---------------------------------------------------------------- the quantity that ranks
-
-
-def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """What a unit of a whole evaluation takes; steps are compared as they stand."""
-    return run.per_unit if run.counts_units else m.Skipped(reason="the evaluation counts no units of work")
-
-
-def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
-    return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
-
-
-def evaluates(run: m.RunReport) -> bool:
-    """Whether it has, or should have, a whole evaluation."""
-    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
-
-
-def _timed(
-    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
-) -> list[tuple[m.RunReport, m.Spread]]:
-    return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
-
-
-def over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
-    """The same quantity over several processes; None where there are too few."""
-    if isinstance(run.rounds, m.Skipped):
-        return None
-    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= times.FEWEST_TO_RANK else None
-
-
 def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
@@ -133,13 +94,11 @@ def processes(*runs: m.RunReport) -> str:
 # ---------------------------------------------------------------- ranking
 
 
-def _ranking(found: Sequence[tuple[m.RunReport, m.Spread]], baseline: m.RunKey | None, unit: Unit) -> Remark:
+def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     """By the medians of all rounds where every run has several, else by those of one process each."""
-    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
-    in_rounds = len(rounds) == len(found)
-    (first, best), *others = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
+    unit, ((first, best), *others) = found.unit, found.runs
     if not others:
-        once = ", measured once (n = 1)" if best.samples == 1 and not in_rounds else ""
+        once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}

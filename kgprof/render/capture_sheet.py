@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
+from kgprof.render.chart import lengths
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural
 
+_DRAWN = 3  # calls of the picture, besides eager
 _METHOD = (
     "Each case runs in its own process with a time limit. kgprof compares its results, and every tensor that the "
     "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first with "
@@ -26,14 +28,9 @@ _METHOD = (
 def capture_sheet(report: m.CaptureReport) -> Sheet:
     advice, machine = report.advice, report.environment
     status, verdict = _verdict(report)
-    trust, recommended = "", tuple[Section, ...]()
+    trust = ""
     if isinstance(advice, m.CaptureAdvice):
-        warnings = tuple(("Warning", text) for text in advice.warnings)
-        code = Code(text=advice.code)
-        recommended = (Section(title="What to write", intro=advice.reason, blocks=(code, *warnings)),)
         trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
-    missed = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
-    left = (f"Interrupted: {missed}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
     facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
@@ -42,12 +39,13 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         verdict=verdict,
         trust=trust,
         facts=facts,
+        pictures=tuple(_pictures(report)),
         sections=(
-            *recommended,
+            *_recommended(advice),
             Section(
                 title="Cases",
                 intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-                blocks=(_table(report), *left),
+                blocks=(_table(report), *_left(report)),
             ),
             *_details(report),
             Section(title="Method", blocks=_METHOD),
@@ -66,6 +64,35 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         return status, f"No recommendation: {report.advice.reason}."
     sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
     return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
+
+
+def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
+    if isinstance(advice, m.CaptureAdvice):
+        warnings = tuple(("Warning", text) for text in advice.warnings)
+        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
+        yield Section(title="What to write", intro=advice.reason, blocks=blocks, folded=True)
+
+
+def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
+    """The calls that were timed, the fastest first, and how many cases ended how."""
+    timed_calls = sorted(
+        (result.answer.call_us.median, result.name)
+        for result in report.results
+        if result.answer is not None and isinstance(result.answer.call_us, m.Spread)
+    )
+    if len(timed_calls) > 1:
+        shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
+        rows = [(name, us) for us, name in shown]
+        yield Fold("Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=rows[0][0]),))
+    tally = Counter(result.outcome for result in report.results)
+    ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
+    if ended:
+        yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
+
+
+def _left(report: m.CaptureReport) -> Iterator[Block]:
+    if report.interrupted:
+        yield f"Interrupted: {plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})."
 
 
 def _table(report: m.CaptureReport) -> Table:

@@ -8,12 +8,9 @@ from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render import breakdown
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import figure, milliseconds, percent, ratio
+from kgprof.render.quantity import figure
 from kgprof.render.quantity import of_width as of_width
 from kgprof.render.table import Drawing
-from kgprof.wording import plural
 
 # One letter a kind but idle, in their order, so that a bar can be read without its colours.
 LETTERS = {kind: letter for (kind, _, _), letter in zip(breakdown.KINDS, (*"GAVNPRISCMFO", ""), strict=True)}
@@ -77,45 +74,6 @@ def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.K
     return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
 
 
-def scale_us(runs: Sequence[m.RunReport]) -> float:
-    """Length of the longest bar, a step. Kernels that overlap can make a bar longer than its window."""
-    bars = (breakdown.parts(kernels) for _, _, kernels in broken_down(runs))
-    return max((sum(part.per_step_us for part in parts) for parts in bars), default=0.0)
-
-
-def bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale, drawn = scale_us(runs) or 1.0, []
-    for index, run, kernels in broken_down(runs):
-        whole, words, parts = milliseconds(kernels.window_us / breakdown.steps_of(kernels)), [], []
-        for part in breakdown.parts(kernels):
-            words.append(f"{breakdown.NAMES[part.kind]} {milliseconds(part.per_step_us)} ms ({percent(part.share)})")
-            length = part.per_step_us / scale
-            parts.append(Part(kind=part.kind, letter=LETTERS[part.kind], length=length, share=part.share))
-        bar = Bar(
-            anchor=anchor(index),
-            run=one_line(run.key.slug, limits.name),
-            caption=_caption(run, kernels),
-            description=f"{whole} ms per step: {', '.join(words)}",
-            segments=of_parts(parts),
-        )
-        drawn.append(bar)
-    return tuple(drawn)
-
-
-def _caption(run: m.RunReport, kernels: m.KernelBreakdown) -> str:
-    steps = breakdown.steps_of(kernels)
-    words = [f"{milliseconds(kernels.window_us / steps)} ms/step", breakdown.busy_caption(kernels, run.step)]
-    if isinstance(kernels.launches, int):
-        words.append(f"{figure(kernels.launches / steps)} launches/step")
-    if isinstance(kernels.graph_launches, int) and kernels.graph_launches:
-        words.append(f"{figure(kernels.graph_launches / steps)} of CUDA graphs")
-    words.append(f"{kernels.measured_in.upper()} pass, {plural(kernels.steps, 'step')}")
-    watched = next((cost.ratio for cost in run.observers if cost.observer is kernels.measured_in), None)
-    if isinstance(watched, float):
-        words.append(f"{ratio(watched)} the bare step")
-    return ", ".join(words)
-
-
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     """One after the other from the left; a letter and a share where there is room for them."""
     segments, x = [], 0.0
@@ -141,3 +99,30 @@ def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
         for kind, name, meaning in breakdown.KINDS
         if kind in present
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    name: str
+    value: str
+    width: str
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths(Drawing):
+    """A row and a bar each, all on one scale."""
+
+    kind: ClassVar[str] = "lengths"
+    what: str
+    unit: str
+    rows: tuple[Length, ...]
+
+
+def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Lengths:
+    longest = max((value for _, value in rows), default=0.0) or 1.0
+    made = []
+    for name, value in rows:
+        words = f"{value:,.0f}" if unit == "cases" else figure(value)
+        made.append(Length(name=name, value=words, width=of_width(max(value, 0.0) / longest), first=name == marked))
+    return Lengths(what=what, unit=unit, rows=tuple(made))

@@ -12,7 +12,7 @@ from kgprof.render import breakdown, compare_words, trace_table
 from kgprof.render.chart import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts, of_width
 from kgprof.render.finding_groups import grouped
 from kgprof.render.finding_list import place
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.table import Fold, Table, bounded, columns, plain, row
 
@@ -106,7 +106,8 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
-    bars = [_parts(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
+    at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
+    bars = [parts_of(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     part = ComparePart(
         base=base,
@@ -120,7 +121,7 @@ def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits)
         metrics=_metrics(changed, "Metrics that changed, or that the measurement does not settle"),
         unchanged=_metrics(unchanged, "Metrics that are the same, or were not observed"),
         legend=legend({kind for bar in bars for kind in bar}),
-        runs=tuple(_run(run, longest, limits) for run in found.runs[: limits.runs]),
+        runs=tuple(_run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]),
         findings=tuple(
             _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
         ),
@@ -145,7 +146,7 @@ def _sides(found: m.Comparison) -> Table:
     names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
     return Table(
         label="The two sides",
-        columns=columns("", "base", "head", words=3, first="kind"),
+        columns=columns("fact", "base", "head", words=3, first="kind"),
         rows=tuple(row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
     )
 
@@ -170,13 +171,13 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
             symbol=compare_words.SYMBOLS[metric.verdict],
             verdict=metric.verdict,
             detail="; ".join(filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))),
-            plot=_plot(metric),
+            plot=plot(metric),
         )
         for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][:CARDS]
     )
 
 
-def _plot(metric: m.ComparedMetric) -> Plot | None:
+def plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return None
@@ -214,14 +215,14 @@ def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: 
 # ---------------------------------------------------------------- where the time moved
 
 
-def _parts(trace: m.TraceDifference, after: bool) -> dict[str, float]:
+def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
     rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
     totals = {row.name: row.after_us if after else row.before_us for row in rows}
     return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
 
 
-def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> Fold:
+def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
     trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
     summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
     missing = trace.missing if trace is not None else "neither side was traced"
@@ -237,11 +238,12 @@ def _run(run: m.RunComparison, longest_us: float, limits: Limits) -> Fold:
         blocks=(*run.notes[: limits.lines], drawn or f"No bars: {missing}.", *_tables(run, shown, limits)),
         caption=summary,
         open=m.MetricVerdict.WORSE in verdicts,
+        run=place,
     )
 
 
 def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
-    parts = _parts(trace, after)
+    parts = parts_of(trace, after)
     window = next((row for row in trace.window if row.name == "window"), None)
     whole = (window.after_us if after else window.before_us) if window else 0.0
     whole = whole or sum(parts.values()) or 1.0

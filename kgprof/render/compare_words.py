@@ -212,6 +212,39 @@ def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.Compare
     }
 
 
+def headline(profile: m.Profile) -> m.Verdict:
+    """The verdict for a page, whose figures and causes stand below it: what changed by how much, in one sentence; and
+    how many processes that stands on. One that no time decided stays as it is."""
+    comparison, verdict = profile.comparison, profile.verdict
+    assert comparison is not None
+    times = [each for each in metrics_of(comparison) if each.time_of is not None and isinstance(each.ratio, float)]
+    step = next((each for each in times if each.decides and each.verdict is m.MetricVerdict.WORSE), None)
+    step = step or next((each for each in times if each.decides), None)
+    if step is None or isinstance(step.ratio, m.Skipped):
+        return verdict
+    if verdict.status is m.VerdictStatus.FAILED and step.verdict is not m.MetricVerdict.WORSE:
+        return verdict
+    share = 100 * (step.ratio - 1)
+    text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
+    if isinstance(step.low, float) and isinstance(step.high, float):
+        low, high = (
+            sorted((abs(step.low - 1), abs(step.high - 1)))
+            if (step.low - 1) * (step.high - 1) > 0
+            else (
+                step.low - 1,
+                step.high - 1,
+            )
+        )
+        text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
+        text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
+    first = next((each for each in metrics_of(comparison) if each.name == "first call, cold cache"), None)
+    if first is not None and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
+        text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long"
+    rounds = f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
+    trust = "; ".join(part for part in (rounds, step.note) if part)
+    return m.Verdict(status=verdict.status, lead=verdict.lead, text=text, trust=trust, reasons=verdict.reasons)
+
+
 def tally(comparison: m.Comparison) -> str:
     """ "3 new, 1 fixed, 7 unchanged" findings."""
     return ", ".join(f"{count(len(found))} {status}" for status, found in by_status(comparison).items())

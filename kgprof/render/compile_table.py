@@ -142,7 +142,9 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
         if len(made) > limits.lines:
             blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
         if made:
-            folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, style=""))
+            folds.append(
+                Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, run=anchor(index))
+            )
     return tuple(folds)
 
 

@@ -18,14 +18,14 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
     folds = []
     if tallied.rows:
-        folds.append(Fold(f"What became of the {units}, and what limits dropped", blocks=(tallied,), style=""))
+        folds.append(Fold(f"What became of the {units}, and what limits dropped", blocks=(tallied,)))
     if measured.rows:
         # How to read them, as the workload says it.
         notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
         shown = tuple(notes)[: limits.lines]
-        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured), style=""))
+        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured)))
     if declared:
-        folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),), style=""))
+        folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),)))
     return tuple(folds)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.render.chart import Legend, LegendEntry
@@ -14,12 +14,13 @@ from kgprof.render.escaping import one_line
 from kgprof.render.icicle import Icicle, Item, icicle
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import figure, milliseconds, percent
+from kgprof.render.run_order import importance
 from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.wording import plural, relative
 
 _NAME = 100  # characters of a name in a box's title, and of its place
 _LONGEST = 3  # functions that the sentence above the drawing names
-_NO_ROOM = "No flame graph: left out of this page to keep it small; report.json holds it."
+_NO_ROOM = "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
 _WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
 
@@ -34,7 +35,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "region": ("compiled region", "one call of a compiled function, or of a graph in it"),
     "span": ("span", "a record_function"),
     "call": ("CUDA call", "of the runtime or the driver"),
-    "profiler": ("the recorder's own", "kgprof's and torch.profiler's"),
+    "profiler": ("kgprof overhead", "kgprof and torch.profiler"),
     "pruned": ("(other)", "what is too small for a row of its own"),
     "step": ("step", "the whole of it"),
 }
@@ -46,14 +47,14 @@ def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Flam
 
 def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
     graphs = drawable(runs)
-    trees = min(len(graphs), limits.flames)
+    first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][: limits.flames]
     folds = []
-    for place, (index, run, flame) in enumerate(graphs):
+    for index, run, flame in graphs:
         name, summary, blocks = one_line(run.key.slug, limits.name), _summary(flame, limits), list[Block]()
         per, drawing = "window" if flame.per == "window" else "step", None
-        if place < trees:
-            label = f"Host stacks of {name}. {summary}"
-            drawing = icicle(_items(flame, per, root), limits, trees=trees, label=label)
+        if index in first:
+            label = f"CPU stacks of {name}. {summary}"
+            drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
             entries = (
                 LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
@@ -63,10 +64,10 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             blocks.append(Legend(entries=tuple(entries)))
         blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
-            title = "The functions with the most time of their own, as a table"
-            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits)), style=""))
+            title = "Functions by self time, as a table"
+            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        caption = f"{time} ms a {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
+        caption = f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         folds.append(
             Fold(
                 name,
@@ -74,7 +75,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
                 caption=caption,
                 lead=f"{summary}.",
                 anchor=f"flame-{anchor(index)}",
-                open=not place,
+                run=anchor(index),
             )
         )
     return tuple(folds)
@@ -131,7 +132,7 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
         calls = figure(flame.calls[node] / flame.steps)
         own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
-        times = f"{total} ms a {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
+        times = f"{total} ms per {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
         item = Item(
             parent=flame.parent[node],
             width=total_ns,
@@ -151,7 +152,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
         for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
-    lead = f"Most time of their own took {', '.join(longest)}" if longest else "No function took any time of its own"
+    lead = f"Top self time: {', '.join(longest)}" if longest else "No function has self time"
     own = [False] * len(flame.parent)
     for node, frame in enumerate(flame.frame):
         above = flame.parent[node]
@@ -159,7 +160,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
             above >= 0 and own[above] and not _WORKLOADS.search(flame.names[flame.frames[flame.frame[above]].file])
         )
     recorders = sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
-    return f"{lead}; the recorder's own frames took {percent(recorders / whole)}"
+    return f"{lead}; kgprof overhead {percent(recorders / whole)}"
 
 
 def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
@@ -167,13 +168,13 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
-            f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, stand together as (other)"
+            f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, are grouped as (other)"
         )
     if drawing and drawing.left_out:
         yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
     if flame.other_threads_ns:
         time = milliseconds(flame.other_threads_ns / flame.steps / 1e3)
-        yield f"Other threads ran operators for {time} ms a {per}, which are not drawn"
+        yield f"Other threads ran operators for {time} ms per {per}, which are not drawn"
 
 
 def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
@@ -193,7 +194,7 @@ def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limi
     if others := flame.functions - len(shown):
         remaining = _whole(flame) - flame.self_ns[0] - sum(row.self_ns for row in shown)
         time = figure(remaining / flame.steps / 1e3)
-        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s a {per}."
+        yield f"{plural(others, 'more function')}: {time} \N{MICRO SIGN}s per {per}."
 
 
 # ---------------------------------------------------------------- of base and head
@@ -218,7 +219,10 @@ def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunCompariso
     return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
 
 
-def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: Limits) -> tuple[Fold, ...]:
+def flame_difference_folds(
+    runs: Sequence[m.RunComparison], root: str, limits: Limits, at: Mapping[m.RunKey, str]
+) -> tuple[Fold, ...]:
+    """``at``: the anchors of the runs of the page."""
     found = differing(runs[: limits.runs])
     trees = min(len(found), limits.flames)
     folds = []
@@ -255,7 +259,7 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
             headings = ("function", "base, self \N{MICRO SIGN}s/step", "head, self \N{MICRO SIGN}s/step", "change")
             table = plain(f"Functions of {name} by the change of their own time", headings, rows)
             title = "The functions whose own time changed most, as a table"
-            blocks.append(Fold(title, blocks=(table,), style=""))
+            blocks.append(Fold(title, blocks=(table,)))
         before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
         folds.append(
             Fold(
@@ -265,7 +269,7 @@ def flame_difference_folds(runs: Sequence[m.RunComparison], root: str, limits: L
                 f"{flame.base_steps} steps of base, {flame.head_steps} of head",
                 lead=f"{summary}.",
                 anchor=f"stacks-{index + 1}",
-                open=not place,
+                run=at.get(run.run, ""),
             )
         )
     return tuple(folds)

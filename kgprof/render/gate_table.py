@@ -83,5 +83,5 @@ def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
     if gate.accepted:
         entries = plural(len(gate.accepted), "entry", "entries")
         accepted = accepted_table(gate, limits)
-        blocks.append(Fold(f"Accepted findings ({entries})", blocks=(accepted,), style="", open=True))
+        blocks.append(Fold(f"Accepted findings ({entries})", blocks=(accepted,), open=True))
     return tuple(blocks)

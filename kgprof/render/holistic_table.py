@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
 
@@ -19,7 +19,9 @@ def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.Holistic
 
 def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     folds = []
-    for run, check in compared(runs):
+    for index, run in enumerate(runs):
+        if not isinstance(check := run.holistic, m.HolisticCheck):
+            continue
         name, versions = run.key.slug, ", ".join(f"{name} {version}" for name, version in check.versions.items())
         figures = figure_table(f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines])
         label = f"Kernels of {name} whose time differs"
@@ -36,8 +38,8 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
         blocks += [f"{more} in report.json."] if more else []
-        blocks.append(Fold("What HTA was asked", blocks=(calls, versions), caption=outcomes(check), style=""))
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption(check)))
+        blocks.append(Fold("What HTA was asked", blocks=(calls, versions), caption=outcomes(check)))
+        folds.append(Fold(name, blocks=tuple(blocks), caption=caption(check), run=anchor(index)))
     return tuple(folds)
 
 

@@ -13,7 +13,8 @@ from kgprof import model as m
 from kgprof.render import page, resources
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.escaping import visible
-from kgprof.render.limits import TOP_KERNELS, Limits
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits
+from kgprof.render.run_order import importance
 from kgprof.render.trace_links import TraceFile, embedded, trace_links
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _FULL = Limits(
     flame_rows=40,
     host_rows=25,
     kernel_rows=TOP_KERNELS,
+    other_rows=TOP_KERNELS,
+    more_kernels=MORE_KERNELS,
     findings=500,
     runs=200,
     name=400,
@@ -42,14 +45,40 @@ _FULL = Limits(
 )
 _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
-_BARE = replace(_SHORT, timelines=0, flames=0, flame_rows=0, host_rows=0, kernel_rows=0, name=200, lines=50)
+_FIRST = replace(_SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15)
+_BARE = replace(
+    _SHORT,
+    timelines=0,
+    flames=0,
+    flame_rows=0,
+    host_rows=0,
+    kernel_rows=0,
+    other_rows=0,
+    more_kernels=0,
+    name=200,
+    lines=50,
+)
 LEVELS = (
     _FULL,
     _QUIET,
     _SHORT,
-    replace(_SHORT, timelines=4, flames=4, flame_rows=20),
-    replace(_SHORT, timelines=2, flames=2, flame_rows=12, host_rows=0),
-    replace(_SHORT, timelines=1, flames=1, flame_rows=8, host_rows=0, kernel_rows=8, name=300, lines=100),
+    _FIRST,
+    replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8),
+    replace(_FIRST, flame_rows=12, host_rows=5, kernel_rows=20, other_rows=4),
+    replace(_FIRST, flame_rows=10, host_rows=0, kernel_rows=15, other_rows=4),
+    replace(_FIRST, flame_rows=8, host_rows=0, kernel_rows=10, other_rows=4, more_kernels=150, name=300, lines=100),
+    replace(
+        _FIRST,
+        timelines=1,
+        flames=1,
+        flame_rows=8,
+        host_rows=0,
+        kernel_rows=6,
+        other_rows=2,
+        more_kernels=40,
+        name=300,
+        lines=100,
+    ),
     _BARE,
     replace(_BARE, carries=Share.NOTHING),
     replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),
@@ -57,7 +86,7 @@ LEVELS = (
 )
 
 # Which level is tried first decides nothing but how many pages are made before the one that is written.
-_MOSTLY = 4  # the level that a page needs that is too large
+_MOSTLY = 5  # the level that a page needs that is too large
 _TIMES_ITS_PROFILE = 5  # so much larger than the Profile in it is a page of level 0, or more
 _SAYING_SO = 10_000  # no page needs more bytes to say what is left out of it
 
@@ -75,17 +104,24 @@ class Html:
         self._traces = traces
 
     def render(self, profile: m.Profile) -> str:
-        """Traces get what room the page leaves: nothing else of it goes for them. One that it does not carry is put
-        where its link leads."""
-        traces = self._traces()
+        """The trace of the first run is part of the page as long as kernels are; the others get what room is left."""
+        order = [profile.runs[index].key for index in importance(profile.runs)]
+        traces = sorted(self._traces(), key=lambda trace: order.index(trace.run) if trace.run in order else len(order))
         layout = Layout()
-        limits, made, text = _first_that_fits(profile, traces, layout)
+        own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
+        reserved = sum(_as_text(trace) for trace in traces if trace.run in own)
+        limits, made, text = _first_that_fits(profile, traces, layout, reserved)
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
         for trace in traces:
             if trace.run not in which:
                 trace.place()
         return layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
+
+
+def _as_text(trace: TraceFile) -> int:
+    """Bytes that a page needs for it."""
+    return 4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES
 
 
 class Layout:
@@ -108,7 +144,10 @@ class Layout:
             .get_template(TEMPLATE)
             .render(
                 page=made,
-                sections=[self._laid_out[section.anchor][1] for section in made.sections],
+                chapters=[
+                    (name, [self._laid_out[section.anchor][1] for section in sections])
+                    for name, sections in made.chapters
+                ],
                 # The only two strings that are not escaped, and both are files of ours.
                 style=Markup(style),
                 script=Markup(script),
@@ -117,9 +156,12 @@ class Layout:
         )
 
 
-def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile], layout: Layout) -> tuple[Limits, page.Page, str]:
-    """Most pages fit as they are. The others get smaller from level to level, so that the level is found by halving,
-    from the one that most of them need; what a page has besides its Profile, those of the levels before it have too."""
+def _first_that_fits(
+    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0
+) -> tuple[Limits, page.Page, str]:
+    """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are. The others get
+    smaller from level to level, so that the level is found by halving, from the one that most of them need; what a page
+    has besides its Profile, those of the levels before it have too."""
     packing = cache(lambda share: packed(profile, share))
     best: tuple[Limits, page.Page, str] | None = None
     low, high = 0, len(LEVELS) - 1
@@ -129,9 +171,9 @@ def _first_that_fits(profile: m.Profile, traces: Sequence[TraceFile], layout: La
         own = packing(limits.carries)
         made = page.build(profile, limits, own, traces)
         text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
-        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES:
+        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (reserved if limits.kernel_rows else 0):
             best, high = (limits, made, text), level - 1
-            besides = size - len(own.text) - _SAYING_SO
+            besides = size - len(own.text) - _SAYING_SO + (reserved if limits.kernel_rows else 0)
             while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
                 low += 1
         else:

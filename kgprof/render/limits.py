@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from kgprof.render.embedded_profile import Share
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
+MORE_KERNELS = 300  # and below it, in a line each
+FIRST_RUNS = 3  # the winner, the baseline and the runner-up: what others lose, these keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +22,10 @@ class Limits:
     runs: int
     name: int  # characters of any one name or message
     lines: int  # rows of any other table: compilations, gaps, flags, settings
-    timelines: int = 0  # runs whose step is drawn, the first ones
-    flames: int = 0  # runs whose stacks are drawn, the first ones
+    other_rows: int = 0  # as kernel_rows, of a run that is not among the first
+    more_kernels: int = 0  # of a run, a line each: what the filter finds besides
+    timelines: int = 0  # runs whose step is drawn: the winner, the baseline, the runner-up, then others
+    flames: int = 0  # runs whose stacks are drawn, likewise
     flame_rows: int = 0  # of each
     carries: Share = Share.NOTHING  # of the Profile itself
 

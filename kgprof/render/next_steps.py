@@ -1,4 +1,4 @@
-"""What to do next, at most three things: as a table on the page, as lines in Markdown and on a terminal."""
+"""What to do next, at most three things: lines in Markdown and on a terminal."""
 
 from __future__ import annotations
 
@@ -6,23 +6,9 @@ from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.render.quantity import duration
-from kgprof.render.table import Cell, Small, Table, plain
 from kgprof.wording import relative
 
 TITLE = "What to do next"
-
-
-def next_steps(profile: m.Profile) -> Table:
-    """A row an action; empty where nothing is to be done."""
-    rows = []
-    for action in profile.actions:
-        what, (amount, share, how) = _what(profile, action), _saves(action)
-        about = ", ".join(part for part in (*_about(profile, action), how) if part)
-        saves = Cell(amount, details=(share,) if share else (), measured=isinstance(action.saves, m.Saving))
-        rows.append(
-            (Cell(action.text, below=(Small((what,), "place" if action.fix else "below"), Small((about,)))), saves)
-        )
-    return plain(TITLE, ("what happens, and what to write", "saves at most"), rows, style="")
 
 
 def lines(profile: m.Profile) -> Iterator[tuple[str, str, str]]:

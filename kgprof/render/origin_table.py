@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, percent, span
 from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
 from kgprof.wording import plural, relative
@@ -64,7 +64,7 @@ def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
 def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     """Of each CUDA run where its device's time went, and what its idle time waited for."""
     folds = []
-    for _, run, kernels in broken_down(runs):
+    for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
             continue
         name = run.key.slug
@@ -74,7 +74,7 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
             if any(span.span != _UNATTRIBUTED for span in spans):
                 blocks.append(_span_table(f"Device time of {name} by {title}", title, spans, kernels, limits))
         caption = "what the device waited for, and where its work was launched"
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption))
+        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
     return tuple(folds)
 
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
-    chart,
+    compare_words,
     compile_table,
     contents,
     economics_table,
     environment_facts,
     evaluation_table,
-    first_answers,
     gate_table,
     holistic_table,
     kernel_table,
     memory_table,
-    next_steps,
     not_measured,
     origin_table,
     phase_table,
@@ -43,15 +42,31 @@ from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
+from kgprof.render.first_screen import FirstScreen, first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
-from kgprof.render.limits import TOP_KERNELS, Limits
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor
 from kgprof.render.log_text import logs
-from kgprof.render.quantity import count, figure, milliseconds
+from kgprof.render.quantity import count, figure
+from kgprof.render.run_order import importance, kept
 from kgprof.render.table import Facts, bounded
 from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
 
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive
+METHOD = "Method"
+# Which chapter a section is in; those that are not here are about how it was measured.
+CHAPTERS = {
+    **dict.fromkeys(("compare",), "Comparison"),
+    **dict.fromkeys(("gate",), "Budgets"),
+    **dict.fromkeys(("traces",), "Traces"),
+    **dict.fromkeys(("results", "trade-offs"), "Results"),
+    **dict.fromkeys(("findings", "checklist"), "Findings"),
+    **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
+    **dict.fromkeys(("trace-files", "step"), "Timeline"),
+    **dict.fromkeys(("host", "flame", "flame-difference"), "CPU"),
+    **dict.fromkeys(("compile", "economics"), "Compile"),
+    "memory": "Memory",
+}
 REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -63,18 +78,15 @@ class Section:
     anchor: str
     title: str
     tally: str = ""
-    short: str = ""  # in the navigation, where the title is too long for it; "-": not there
+    chapter: str = ""
     content: Mapping[str, object]
-
-    @property
-    def name(self) -> str:
-        return self.short or self.title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
+    heading: str
     created_utc: str
     symbol: str
     status_word: str
@@ -85,17 +97,24 @@ class Page:
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
-    glance: tuple[first_answers.Answer, ...]
+    first: FirstScreen
+    runs: tuple[tuple[str, str], ...]  # anchor and name, in the order in which a reader needs them
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     hand_off: tuple[TraceLink, ...]
     own: Packed
 
+    @property
+    def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
+        """Sections that follow each other in one chapter stand together."""
+        return tuple((name, tuple(parts)) for name, parts in groupby(self.sections, key=lambda each: each.chapter))
+
 
 def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = ()) -> Page:
     """It links to the traces and carries none."""
     found, links = finding_list(profile, limits), trace_links(traces, (), limits)
-    verdict, created_utc = profile.verdict, one_line(profile.created_utc, 60)
+    runs, created_utc = profile.runs[: limits.runs], one_line(profile.created_utc, 60)
+    verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     # ISO 8601 to the minute, as people write it.
     if when := re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc):
         created_utc = f"{when[1]} {when[2]} UTC"
@@ -103,22 +122,55 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
     return Page(
         profile=profile,
         workload=one_line(profile.workload, limits.name),
+        heading=one_line(_heading(profile), 2 * limits.name),
         created_utc=created_utc,
         symbol=SYMBOLS[verdict.status],
-        status_word="OK" if verdict.status is m.VerdictStatus.OK else verdict.status.capitalize(),
+        status_word=_status_word(profile, found),
         lead=one_line(verdict.lead, 4 * limits.name),
         verdict=one_line(verdict.text, 4 * limits.name),
         trust=one_line(verdict.trust, 4 * limits.name),
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
-        reason_count=plural(len(verdict.reasons), "reason"),
+        reason_count=plural(len(profile.verdict.reasons), "reason"),
         explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
-        glance=() if profile.comparison else first_answers.answers(profile, found, limits),
-        facts=bounded(environment_facts.headline(profile), limits),
+        first=first_screen(profile, found, limits),
+        runs=tuple((anchor(at), one_line(runs[at].key.slug, limits.name)) for at in importance(runs)),
+        facts=bounded(_facts(profile), limits),
         sections=tuple(_sections(profile, found, own, links, limits)),
         hand_off=links,
         own=own,
     )
+
+
+def _status_word(profile: m.Profile, found: FindingList) -> str:
+    status = profile.verdict.status
+    if status is m.VerdictStatus.FAILED and profile.comparison is not None:
+        return "Regression"
+    lines = [line for group in found.groups if group.level == m.Level.WARNING for line in (*group.lines, *group.folded)]
+    warned = sum(not line.accepted for line in lines)
+    if status is m.VerdictStatus.ATTENTION and warned and not profile.verdict.lead:
+        return plural(warned, "warning")
+    return "OK" if status is m.VerdictStatus.OK else status.capitalize()
+
+
+def _heading(profile: m.Profile) -> str:
+    if profile.comparison is None:
+        return profile.workload
+    base, head = compare_words.sides(profile.comparison)
+    return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
+
+
+def _facts(profile: m.Profile) -> tuple[str, ...]:
+    """The machine, the version and how many processes; the rest of the environment has a section."""
+    environment = profile.environment
+    found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
+    facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
+    facts += [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
+    if isinstance(environment.git_commit, str):
+        facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
+    if profile.comparison is not None and not profile.comparison.environment:
+        facts.append("same machine and versions")
+    return tuple(facts)
 
 
 def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
@@ -139,13 +191,12 @@ def _section(
     title: str,
     *,
     tally: str = "",
-    short: str = "",
     as_it_is: Mapping[str, object] = _NOTHING,
     **content: object,
 ) -> Section:
     """``as_it_is``: content that is within the limits already."""
     shown = {**bounded(content, limits), **as_it_is}
-    return Section(anchor=anchor, title=title, tally=tally, short=short, content=shown)
+    return Section(anchor=anchor, title=title, tally=tally, chapter=CHAPTERS.get(anchor, METHOD), content=shown)
 
 
 def _sections(
@@ -157,9 +208,8 @@ def _sections(
     """
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
     listed = {"findings": found.groups, "rules": checked_rules(profile)}
-    findings = _section(limits, "findings", "Findings", tally=count(len(profile.findings)), as_it_is=listed)
-    if profile.actions and profile.comparison is None:
-        yield _section(limits, "next", next_steps.TITLE, table=next_steps.next_steps(profile))
+    lines = sum(group.total for group in found.groups)  # as they are shown: one in several runs once
+    findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
     if profile.comparison is not None:
         compared = {"compare": compare_part(profile, found.anchors, limits)}
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
@@ -175,23 +225,21 @@ def _sections(
         yield _results(profile, limits)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
+    if profile.trade_offs:
+        yield _section(limits, "trade-offs", "Is the sync worth it?", weighings=practices.weighings(profile, limits))
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
-    if traced:
-        yield _time(profile, limits)
     if gate is None:
         yield findings
-    if profile.trade_offs:
-        yield _section(limits, "trade-offs", "Trade-offs", weighings=practices.weighings(profile, limits))
-    yield from _kernels_and_host(profile, traced, timed, limits)
+    if profile.checklist:
+        shown, tally = practices.practices(profile, found.anchors, limits), practices.tally(profile.checklist)
+        yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+    yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
-    if links:
-        carried = {"links": links, "workload": one_line(profile.workload, limits.name)}
-        yield _section(limits, "trace-files", "The traces themselves", short="Trace files", as_it_is=carried)
     if not files:
         yield _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)})
     inside = {"links": links, "packed": bool(own.text)}
-    yield _section(limits, "contents", contents.TITLE, short="-", facts=contents.facts(profile), as_it_is=inside)
+    yield _section(limits, "contents", contents.TITLE, facts=contents.facts(profile), as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -213,11 +261,15 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
     notes = (*run_table.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
     strategies = run_table.strategies(profile)[: limits.lines]
+    table, alike = run_table.without_constants(
+        run_table.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
+    )
     return _section(
         limits,
         "results",
         "Results",
-        table=run_table.run_table(runs, summary.columns(profile), "Results per run", anchored=True),
+        table=table,
+        alike=alike,
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=(*notes, Facts(strategies)) if strategies else notes,
@@ -227,14 +279,10 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
 
 def _time(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
-    kinds = {part.kind for _, _, kernels in chart.broken_down(runs) for part in breakdown.parts(kernels)}
-    scale = milliseconds(chart.scale_us(runs))
     return _section(
         limits,
         "time",
-        "Where the time went",
-        short="Time",
-        as_it_is={"bars": chart.bars(runs, limits), "legend": chart.legend(kinds), "scale_ms": scale},
+        "Time per step by kind",
         table=breakdown.time_table(runs),
         devices=origin_table.device_folds(runs, limits),
         phases=phase_table.phase_table(runs),
@@ -243,7 +291,9 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
     )
 
 
-def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Limits) -> Iterator[Section]:
+def _kernels_and_host(
+    profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
+) -> Iterator[Section]:
     runs, root = profile.runs[: limits.runs], profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
@@ -251,19 +301,25 @@ def _kernels_and_host(profile: m.Profile, traced: bool, timed: bool, limits: Lim
         folds = kernel_table.kernel_folds(runs, root, limits)
         yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators)
     if against := roofline_table.roofline_blocks(runs, limits):
-        yield _section(limits, "roofline", "Kernels against the card", short="Against the card", blocks=against)
+        yield _section(limits, "roofline", "Roofline", as_it_is={"blocks": against})
+    if traced:
+        yield _time(profile, limits)
+    if links:
+        at = {run.key.slug: anchor(index) for index, run in enumerate(runs)}
+        carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
+        yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
         steps = {"folds": timeline_chart.step_folds(runs, limits)}
         yield _section(limits, "step", "One step", as_it_is=steps)
     if timed:
-        yield _section(limits, "host", "Host functions", short="Host", folds=kernel_table.host_folds(runs, limits))
+        yield _section(limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits))}
-        title = "Host stacks, base and head"
-        yield _section(limits, "flame-difference", title, short="Stacks, both", as_it_is=differences)
+        places = {run.key: anchor(index) for index, run in enumerate(runs)}
+        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, places))}
+        yield _section(limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences)
     if drawable(profile.runs):
         flames = {"folds": flame_folds(runs, root, limits)}
-        yield _section(limits, "flame", "Host stacks", short="Stacks", as_it_is=flames)
+        yield _section(limits, "flame", "CPU stacks", as_it_is=flames)
 
 
 def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Iterator[Section]:
@@ -288,31 +344,26 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         table = economics_table.economics_table(profile, limits)
         yield _section(limits, "economics", "Economics", table=table, units=profile.unit.plural)
     if columns := memory_table.columns(profile.runs):
-        table = run_table.run_table(runs, columns, "Reads and memory per run")
+        table = run_table.run_table(runs, columns, "Syncs and memory per run")
         contract = practices.memory_contract(profile, anchors, limits)
         buffers = region_table.buffer_blocks(runs, limits)
-        missing, title = memory_table.unknown(runs)[: limits.lines], "Reads and memory"
-        yield _section(
-            limits, "memory", title, short="Memory", table=table, missing=missing, contract=contract, buffers=buffers
-        )
-    if profile.checklist:
-        shown, tally = practices.practices(profile, anchors, limits), practices.tally(profile.checklist)
-        yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+        missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
+        yield _section(limits, "memory", title, table=table, missing=missing, contract=contract, buffers=buffers)
 
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
     runs, options = profile.runs[: limits.runs], profile.options
+    gaps = not_measured.gap_table(profile.omissions, limits)
+    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
     yield _section(limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked)
     passes = tuple(sorted(environment_facts.passes(profile)))
     yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(limits, "cost", "What watching cost", short="-", table=environment_facts.observer_table(runs))
-    gaps = not_measured.gap_table(profile.omissions, limits)
-    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
+        yield _section(limits, "cost", "Profiling overhead", table=environment_facts.observer_table(runs))
     if checks := holistic_table.holistic_folds(runs, limits):
-        yield _section(limits, "holistic", "Held against HTA", short="HTA", folds=checks)
+        yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
@@ -323,15 +374,17 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
-    broken_down = [run.kernels for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    if undrawn := sum(isinstance(kernels.timeline, m.StepTimeline) for kernels in broken_down[limits.timelines :]):
-        missing.append(f"the timelines of {count(undrawn)} runs")
+    first, drawn = kept(runs, FIRST_RUNS), kept(runs, limits.timelines)
+    kernels = [(at, run.kernels) for at, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
+    if undrawn := sum(isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels):
+        missing.append(f"the timelines of {plural(undrawn, 'run')}")
     if undrawn := sum(max(0, trees - limits.flames) for trees in (len(drawable(runs)), len(differing(compared)))):
         missing.append(plural(undrawn, "flame graph"))
     if not limits.host_rows and any(isinstance(run.host, m.HostBreakdown) for run in profile.runs):
-        missing.append("the host functions")
-    if limits.kernel_rows < TOP_KERNELS:  # else the table is of the top ones, and says itself how many more there are
-        every = (run.kernels.rows for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown))
-        names = sum(max(0, min(len(rows), TOP_KERNELS) - limits.kernel_rows) for rows in every)
-        missing += [f"{count(names)} kernel names (their sum stands in each table's last rows)"] if names else []
+        missing.append("the Python functions")
+    names = 0
+    for at, each in kernels:
+        rows = limits.kernel_rows if at in first else min(limits.kernel_rows, limits.other_rows)
+        names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - rows - (limits.more_kernels if rows else 0))
+    missing += [f"{count(names)} kernel names (their sum stands in each table's last rows)"] if names else []
     return tuple(missing)

@@ -28,7 +28,7 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
         blocks.append(plain("Recompiles", _HEADINGS, rows[:OPEN], words=3))
     if folded := rows[OPEN:]:
         table = plain("More recompiles", _HEADINGS, folded, words=3)
-        blocks.append(Fold(f"{len(folded)} more", blocks=(table,), style=""))
+        blocks.append(Fold(f"{len(folded)} more", blocks=(table,)))
     if len(known) > limits.lines:
         blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
     unknown: dict[str, list[str]] = {}

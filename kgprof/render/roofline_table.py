@@ -9,9 +9,12 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.chart import broken_down
-from kgprof.render.kernel_table import distinct_names, name_cell
+from kgprof.render.escaping import one_line
+from kgprof.render.kernel_table import distinct_names, extent, name_cell, occupancy
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import figure, milliseconds, percent, size
+from kgprof.render.quantity import figure, percent, size
+from kgprof.render.roofline_chart import BOUNDS, scatter
+from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, known, number, plain, row, whole
 from kgprof.wording import plural
 
@@ -29,29 +32,28 @@ def placed(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.Kernel
 
 
 def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
-    """The ceilings and the rule once, and a table a run; none where no run was on a GPU."""
+    """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:
         return ()
     first, rows = found[0][3], []
     for ceiling in first.ceilings:
         name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
-        extent = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
-        rows.append((name, rate(ceiling.median, unit), extent))
-    ceilings = plain("Ceilings of this card", ("ceiling", "median", "minimum to maximum"), rows, style="")
-    without = f"No ceilings: {first.without}. Rates stand below, held against nothing."
-    blocks: list[Block] = [ceilings if first.ceilings else without, first.rule]
+        least_to_most = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
+        rows.append((name, rate(ceiling.median, unit), least_to_most))
+    ceilings = plain("Peaks of this card", ("peak", "median", "minimum to maximum"), rows, style="")
+    blocks: list[Block] = []
+    first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
-        rest = roofline.rows[limits.kernel_rows :]
         notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
-        if more := len(rest) + roofline.rows_left_out:
-            us = sum(launches.total_us for launches in rest) + roofline.left_out_us
-            kept = f"report.json holds the largest {len(roofline.rows):,}"
-            notes.append(f"{more:,} more rows with {milliseconds(us)} ms; {kept}.")
-        shown = (roofline_table(run, roofline, limits),) if limits.kernel_rows and roofline.rows else ()
-        caption, place = sentence(kernels, roofline), f"roofline-{anchor(index)}"
-        blocks.append(Fold(run.key.slug, blocks=(*shown, *notes), caption=caption, anchor=place))
-    return tuple(blocks)
+        drawing = scatter(run, kernels, roofline)
+        drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
+        caption, place = sentence(kernels, roofline), anchor(index)
+        slug = one_line(run.key.slug, limits.name)
+        blocks.append(Fold(slug, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))
+    if not first.ceilings:
+        return *blocks, f"No peaks: {first.without}. Rates stand in the table of kernels, compared with nothing."
+    return *blocks, Fold("The peaks measured on this card, and the rule", blocks=(ceilings, first.rule))
 
 
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
@@ -106,7 +108,7 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
     """In the order of the columns behind the kernel's name."""
     extras = (
         "" if isinstance(launches.spills, m.Skipped) else f"{launches.spills:,} spilled",
-        "" if isinstance(launches.block, m.Skipped) else f"of {_extent(launches.block)}",
+        "" if isinstance(launches.block, m.Skipped) else f"of {extent(launches.block)}",
         "" if isinstance(launches.stages, m.Skipped) else plural(launches.stages, "stage"),
         "" if isinstance(launches.bytes_moved, m.Skipped) else size(launches.bytes_moved),
     )
@@ -123,14 +125,7 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         known(launches.flops_per_s, lambda rate: Cell(figure(rate / 1e12), value=rate)),
         whole(launches.registers, *spilled),
         known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
-        known(launches.grid, lambda grid: Cell(_extent(grid), value=prod(grid), details=threads)),
+        known(launches.grid, lambda grid: Cell(extent(grid), value=prod(grid), details=threads)),
         whole(launches.warps, *stages),
-        # CUPTI gives whole per cent, so its 0 is less than one.
-        known(launches.occupancy_percent, lambda share: Cell(f"{share:.0f} %" if share else "< 1 %", value=share)),
+        known(launches.occupancy_percent, lambda share: Cell(occupancy(share), value=share)),
     )
-
-
-def _extent(extent: Sequence[int]) -> str:
-    """Without the trailing ones."""
-    last = max((index for index, number in enumerate(extent) if number != 1), default=0)
-    return "\N{MULTIPLICATION SIGN}".join(f"{number:,}" for number in extent[: last + 1])

@@ -46,6 +46,23 @@ def run_table(
     )
 
 
+def without_constants(table: Table) -> tuple[Table, str]:
+    """Columns in which all of several runs have the same go into one line: "finished 7,040/7,040 (in 188 steps)"."""
+    if len(table.rows) < 2:
+        return table, ""
+    constant = []
+    for at, column in enumerate(table.columns[1:], start=1):
+        shown = {(cell.text, cell.details, cell.measured, cell.wrong) for cell in (row.cells[at] for row in table.rows)}
+        if len(shown) == 1 and (cell := table.rows[0].cells[at]).measured and not cell.wrong and not cell.bar:
+            details = f" ({', '.join(cell.details)})" if cell.details else ""
+            constant.append((column.name, f"{column.name} {cell.text}{details}"))
+    if not constant:
+        return table, ""
+    gone = {name for name, _ in constant}
+    names = [column.name for column in table.columns if column.name not in gone]
+    return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
+
+
 def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
     """Run and note; of a script what was counted as a step."""
     notes = []

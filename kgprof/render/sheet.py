@@ -37,6 +37,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""
+    folded: bool = False  # on the page the intro is behind a line that opens it
 
     @property
     def anchor(self) -> str:
@@ -52,6 +53,7 @@ class Sheet:
     verdict: str
     trust: str = ""
     facts: tuple[str, ...] = ()
+    pictures: tuple[Fold, ...] = ()  # drawn on the page's first screen; the tables of the sections are their twins
     sections: tuple[Section, ...]
 
 

@@ -120,7 +120,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """What the page shows behind one line that opens it."""
+    """What the page shows behind one line that opens it; or, of one ``run``, while that is chosen."""
 
     kind: ClassVar[str] = "fold"
     title: str = field(kw_only=False)
@@ -128,8 +128,9 @@ class Fold:
     caption: str = ""
     lead: str = ""
     anchor: str = ""
-    style: str = "per-run"
+    style: str = ""
     open: bool = False
+    run: str = ""  # the anchor of the run that it is about: no fold then, but shown when that run is chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legen
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
+from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
 from kgprof.wording import plural, short_name
 
@@ -103,8 +104,8 @@ def known(runs: Sequence[m.RunReport]) -> bool:
 
 def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that was."""
-    folds = []
-    for place, (index, run, kernels) in enumerate(broken_down(runs)):
+    folds, drawn = [], kept(runs, limits.timelines)
+    for index, run, kernels in broken_down(runs):
         name, step, queue, caption = one_line(run.key.slug, limits.name), kernels.timeline, kernels.queue, "no timeline"
         blocks: list[Block] = []
         if isinstance(step, m.Skipped):
@@ -114,7 +115,7 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
                 f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
                 f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
             )
-            if place < limits.timelines and sum(len(lane.blocks) for lane in step.lanes) <= _MOST_BLOCKS:
+            if index in drawn and sum(len(lane.blocks) for lane in step.lanes) <= _MOST_BLOCKS:
                 blocks += _drawn(step, name, limits)
             else:
                 blocks.append("No timeline: left out of this page to keep it small; report.json holds it.")
@@ -123,7 +124,9 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             blocks.append(_queue(queue))
         elif kernels.device == "cuda":
             blocks.append(f"Launch delay and queue depth are not known: {one_line(queue.reason, limits.name)}.")
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, anchor=f"step-{anchor(index)}"))
+        folds.append(
+            Fold(name, blocks=tuple(blocks), caption=caption, anchor=f"step-{anchor(index)}", run=anchor(index))
+        )
     return tuple(folds)
 
 
@@ -157,7 +160,7 @@ def _drawn(step: m.StepTimeline, name: str, limits: Limits) -> Iterator[Block]:
         for label, lane in zip(labels, step.lanes, strict=True)
     )
     table = plain(f"Lanes of {name}", ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "blocks"), rows)
-    yield Fold("The lanes as a table", blocks=(table,), style="")
+    yield Fold("The lanes as a table", blocks=(table,))
 
 
 def _lanes(step: m.StepTimeline, labels: Sequence[str]) -> Lanes:

@@ -48,42 +48,111 @@
     }
   }
 
-  // Filter: findings, kernels and host functions by any of their words; folds with a match open, and close again.
-  const filter = byId("filter");
-  const opened = new Set();
+  // The run whose details are shown. Without this script, and in print, all of them are.
+  const select = byId("run");
+  const ofRun = [...document.querySelectorAll(".of-run")];
+  const choose = (run) => {
+    root.dataset.run = run;
+    for (const part of ofRun) part.classList.toggle("chosen", part.dataset.run === run);
+    if (select) select.value = run;
+    dispatchEvent(new Event("resize")); // drawings that had no width
+  };
+  select?.addEventListener("change", () => {
+    const kept = document.elementFromPoint(innerWidth / 2, innerHeight / 3)?.closest("main section");
+    const top = kept?.getBoundingClientRect().top;
+    choose(select.value);
+    if (kept) scrollBy({ top: kept.getBoundingClientRect().top - top, behavior: "instant" });
+  });
+
+  // What holds an element is opened: its folds, and the run that it is about.
   const open = (element) => {
-    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) {
-      if (!fold.open) opened.add(fold);
-      fold.open = true;
-    }
+    const run = element.closest(".of-run")?.dataset.run;
+    if (run) choose(run);
+    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   };
-  const applyFilter = () => {
+  const show = (element) => {
+    open(element);
+    for (const before of document.querySelectorAll(".found")) before.classList.remove("found");
+    element.classList.add("found");
+    element.tabIndex = -1;
+    element.focus({ preventScroll: true });
+    element.scrollIntoView({ block: "center" });
+  };
+
+  // Search: findings, kernels, functions, runs and every other row by any of their words; a hit is a click away.
+  const filter = byId("filter");
+  const hits = byId("hits");
+  const MOST_HITS = 40;
+  const runName = (run) => select?.querySelector(`option[value="${run}"]`)?.textContent ?? "";
+  const rowKind = (table) => {
+    if (table.closest("#kernels ~ *")) return "kernel";
+    if (table.closest("#host ~ *, #flame ~ *")) return "function";
+    return table.closest("section")?.querySelector("h2")?.firstChild.data.trim().toLowerCase() ?? "row";
+  };
+  let searched = null; // made when first used
+  const everything = () => {
+    searched ??= [
+      ...[...document.querySelectorAll("#findings-list li[id]")].map((item) => {
+        const head = item.closest("article").querySelector(".finding-head").textContent;
+        const name = item.querySelector(".message").firstChild.parentElement.textContent.replace(/\s*Copy#?\s*$/, "");
+        return { element: item, kind: "finding", name, text: head + item.textContent };
+      }),
+      ...[...document.querySelectorAll("main tbody tr")].map((row) => {
+        const name = (row.querySelector("th") ?? row.cells[0]).firstChild?.textContent ?? "";
+        return { element: row, kind: rowKind(row.closest("table")), name, text: row.textContent };
+      }),
+    ].map((item) => {
+      const run = runName(item.element.closest(".of-run")?.dataset.run);
+      return { ...item, run, text: `${item.text} ${run}`.toLowerCase() };
+    });
+    return searched;
+  };
+  const search = () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const keep = (item, text) => {
-      item.hidden = !words.every((word) => text.toLowerCase().includes(word));
-      return !item.hidden;
-    };
-    for (const fold of opened) fold.open = false;
-    opened.clear();
-    let findings = 0;
-    for (const article of document.querySelectorAll("#findings-list article")) {
-      const head = article.querySelector(".finding-head").textContent;
-      const here = [...article.querySelectorAll("li")].filter((item) => keep(item, head + item.textContent));
-      if (words.length > 0) for (const item of here) open(item);
-      article.hidden = here.length === 0;
-      findings += here.length;
-    }
-    let rows = 0;
-    for (const table of document.querySelectorAll("table.filtered")) {
-      const here = [...table.tBodies[0].rows].filter((row) => keep(row, row.textContent));
-      if (words.length > 0 && here.length > 0) open(table);
-      rows += here.length;
-    }
-    const said = [[findings, "finding"], [rows, "row"]].map(([n, noun]) => `${n} ${noun}${n === 1 ? "" : "s"}`);
-    byId("matches").textContent = words.length > 0 ? said.join(", ") : "";
+    const here = words.length > 0 ? everything().filter((item) => words.every((word) => item.text.includes(word))) : [];
+    const tally = new Map();
+    for (const { kind } of here) tally.set(kind, (tally.get(kind) ?? 0) + 1);
+    const counts = [...tally].map(([kind, n]) => `${n} ${kind}${n === 1 || kind.endsWith("s") ? "" : "s"}`);
+    byId("matches").textContent = words.length > 0 ? counts.join(", ") || "no hit" : "";
+    hits.hidden = here.length === 0;
+    hits.replaceChildren(...here.slice(0, MOST_HITS).map((item) => {
+      const entry = document.createElement("li");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = [item.kind, item.name.trim().slice(0, 160), item.run].filter(Boolean).join(" \u00b7 ");
+      button.addEventListener("click", () => {
+        hits.hidden = true;
+        show(item.element);
+      });
+      entry.append(button);
+      return entry;
+    }));
   };
-  filter.closest(".tools").hidden = false;
-  filter.addEventListener("input", applyFilter);
+  filter.addEventListener("input", search);
+  filter.addEventListener("focus", search);
+  filter.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") hits.querySelector("button")?.click();
+    else if (event.key === "ArrowDown") hits.querySelector("button")?.focus();
+  });
+  addEventListener("click", (event) => {
+    if (!event.target.closest("nav")) hits.hidden = true;
+  });
+
+  // The chapter that is being read is marked in the navigation.
+  const links = [...document.querySelectorAll("nav .sections a")];
+  const chapters = [...document.querySelectorAll(".chapter")];
+  let marking = 0;
+  const mark = () => {
+    marking = 0;
+    const line = Math.min(180, innerHeight / 3);
+    const at = chapters.findLastIndex((chapter) => chapter.getBoundingClientRect().top <= line);
+    const last = innerHeight + scrollY >= document.documentElement.scrollHeight - 2 ? chapters.length - 1 : at;
+    links.forEach((link, index) => {
+      if (index === last) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    });
+  };
+  addEventListener("scroll", () => { marking ||= requestAnimationFrame(mark); }, { passive: true });
 
   // Findings: j and k walk through those that are shown, folded ones too.
   const findingNow = () => document.activeElement?.closest("#findings-list li");
@@ -150,11 +219,13 @@
   };
   const verdictText = () => {
     const results = document.querySelector(".results");
-    const answers = [...document.querySelectorAll(".glance > div")];
     return paragraphs(
       `**${textOf(document.querySelector("h1"))}: ${allOf(".verdict .status")[0]}.** ${allOf(".verdict h2")[0]}`,
       listed([...allOf(".verdict .lead-line"), ...allOf(".verdict .trust"), ...allOf(".verdict li")]),
-      listed(answers.map((one) => `${textOf(one.querySelector("dt"))}: ${textOf(one.querySelector("dd"))}`)),
+      listed([...document.querySelectorAll(".tiles li")].map((tile) => {
+        const [label, value, below] = [...tile.children].map((part) => escaped(part.textContent));
+        return `${label}: ${value} (${below})`;
+      })),
       results && resultsText(results),
       allOf(".meta li").join(", "),
     );
@@ -179,18 +250,19 @@
   const keys = byId("keys");
   byId("help").addEventListener("click", () => keys.showModal());
 
-  // A link into a fold opens it; so does arriving with such a name in the address.
+  // A link into a fold opens it, and one into a run's details chooses that run; so does arriving with such an address.
   const reveal = () => {
     const target = byId(location.hash.slice(1)); // our names need no escapes
-    let folded = false;
-    for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
-      folded ||= !fold.open;
-      fold.open = true;
-    }
-    if (folded) target.scrollIntoView();
+    if (!target) return;
+    const run = /(?:^|-)(run-\d+)$/.exec(target.id)?.[1];
+    if (run && select) choose(run);
+    open(target);
+    target.scrollIntoView({ block: target.matches("#findings-list li") ? "center" : "start" });
   };
   addEventListener("hashchange", reveal);
+  if (select) choose(select.value);
   reveal();
+  mark();
 
   // Perfetto: its UI says PONG to a PING once it can take a trace. Nothing is opened or sent but on a click.
   const PERFETTO = "https://ui.perfetto.dev";
@@ -364,7 +436,7 @@
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape" && filter.value) {
       filter.value = "";
-      applyFilter();
+      search();
     }
     const typing = event.target.matches?.("input, select, textarea");
     if (typing && event.key === "Escape") event.target.blur();

@@ -26,6 +26,7 @@ from kgprof.render import markdown as markdown_renderer
 from kgprof.render.escaping import visible
 from kgprof.render.finding_groups import grouped
 from kgprof.render.html import MAX_BYTES
+from kgprof.render.limits import MORE_KERNELS, TOP_KERNELS
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
@@ -224,7 +225,7 @@ def test_html_counts_what_the_json_counts(state: str) -> None:
         0 if state.startswith("hostile") else len(grouped(profile.findings))
     )
     assert len(re.findall(r'<tr id="run-\d+"', text)) == (0 if state in GATED else len(profile.runs))
-    assert f'<span class="tally">{len(profile.findings)}</span>' in text
+    assert f'<span class="tally">{len(grouped(profile.findings)):,}</span>' in text  # as many as are listed
     assert f'<section class="verdict {profile.verdict.status}"' in text
 
 
@@ -233,11 +234,11 @@ def test_a_page_that_grows_too_large_says_what_it_left_out() -> None:
 
     text = by_name("html").render(profile)
 
-    assert "Left out of this page" in text
+    assert "Omitted to stay under 1 MB" in text
     assert "the logs" in text
     (names,) = re.findall(r"([\d,]+) kernel names \(their sum stands in each table", text)
-    # then: of the top 25 of each of the 40 runs; what lies beyond those is on no page
-    assert int(names.replace(",", "")) <= 40 * 25
+    # then: of those that a page with room shows of each of the 40 runs; what lies beyond is on no page
+    assert int(names.replace(",", "")) <= 40 * (TOP_KERNELS + MORE_KERNELS)
     assert "a log line that says something" not in text
 
 

@@ -33,10 +33,10 @@ def test_one_sentence_says_what_took_longest_and_what_the_recorder_took() -> Non
     found = chart(flame())
 
     assert found.lead == (
-        "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
-        "the recorder's own frames took 1.3 %."
+        "Top self time: <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
+        "kgprof overhead 1.3 %."
     )
-    assert found.caption == "0.596 ms a step over 5 steps, STACK pass"
+    assert found.caption == "0.596 ms per step over 5 steps, STACK pass"
 
 
 def test_every_box_says_what_it_is_where_and_how_long() -> None:
@@ -46,7 +46,7 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
     by_title = {box.title.partition("\n")[0]: box for box in drawing.boxes}
     step, kernel = by_title["step"], by_title["<built-in function kernel>"]
     assert by_title["score <of> & a thing"].title == (
-        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms a step, 12.4 %; itself 0.0300 ms; called 1.00 times"
+        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms per step, 12.4 %; itself 0.0300 ms; called 1.00 times"
     )
     assert (kernel.label, kernel.style, kernel.y) == ("kernel", "f-builtin", 5 * 24)
     assert step.title.endswith("called 1.00 times")
@@ -58,9 +58,9 @@ def test_what_is_not_drawn_is_said() -> None:
 
     assert notes(found.blocks) == (
         "Of a longer recording: of 9 steps the first 5.",
-        "34 frames with less than 0.05 % each, 0.3 % of the time in all, stand together as (other).",
+        "34 frames with less than 0.05 % each, 0.3 % of the time in all, are grouped as (other).",
         "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it.",
-        "Other threads ran operators for 1.00 ms a step, which are not drawn.",
+        "Other threads ran operators for 1.00 ms per step, which are not drawn.",
     )
 
 
@@ -82,7 +82,7 @@ def test_the_table_holds_the_same_functions_by_their_own_time() -> None:
         ("aten::linear (operator)", "40.0", "6.7 %", "40.0", "1.00"),
     )
     assert isinstance(found.blocks[-1], Fold)
-    assert notes(found.blocks[-1].blocks) == ("38 more functions: 93.5 \N{MICRO SIGN}s a step.",)
+    assert notes(found.blocks[-1].blocks) == ("38 more functions: 93.5 \N{MICRO SIGN}s per step.",)
 
 
 def test_kgprofs_wrapper_of_a_workload_is_the_recorders_and_what_it_calls_is_not() -> None:
@@ -98,7 +98,7 @@ def test_kgprofs_wrapper_of_a_workload_is_the_recorders_and_what_it_calls_is_not
         )
     )
 
-    assert found.lead.endswith("the recorder's own frames took 50.0 %.")
+    assert found.lead.endswith("kgprof overhead 50.0 %.")
 
 
 def test_runs_beyond_the_limit_keep_their_table() -> None:
@@ -107,8 +107,9 @@ def test_runs_beyond_the_limit_keep_their_table() -> None:
     first, second = flame_folds(runs, "", replace(LIMITS, flames=1))
 
     assert (first.anchor, second.anchor) == ("flame-run-1", "flame-run-3")
-    assert drawn(Icicle, first.blocks) is not None
-    assert second.blocks[0] == "No flame graph: left out of this page to keep it small; report.json holds it."
+    # then: the faster one keeps its drawing
+    assert drawn(Icicle, second.blocks) is not None
+    assert first.blocks[0] == "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
     assert texts(tables(second.blocks)[0]) == texts(tables(first.blocks)[0])
 
 

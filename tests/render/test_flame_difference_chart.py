@@ -27,7 +27,7 @@ RUN = RunComparison(run=profiles.KEYS[1], status=Presence.BOTH, flame=flame_diff
 
 
 def chart() -> Fold:
-    (found,) = flame_difference_folds([RUN], "/src", LIMITS)
+    (found,) = flame_difference_folds([RUN], "/src", LIMITS, {})
     return found
 
 
@@ -77,7 +77,7 @@ def test_a_change_has_a_sign_unless_there_is_none() -> None:
 
 
 def test_runs_beyond_the_limit_keep_their_table() -> None:
-    first, second = flame_difference_folds([RUN, RUN], "/src", replace(LIMITS, flames=1))
+    first, second = flame_difference_folds([RUN, RUN], "/src", replace(LIMITS, flames=1), {})
 
     assert drawn(Icicle, first.blocks) is not None
     assert isinstance(second.blocks[0], str)

@@ -25,7 +25,7 @@ def test_arrows_walk_enter_shows_a_frame_over_the_whole_width_and_escape_all_aga
     browser: Browser, reports: dict[str, Path]
 ) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
-        visited = visit(context, reports["clean"])
+        visited = visit(context, reports["clean"], anchor="#flame-run-1")
         page = visited.page
         whole = page.evaluate(WIDTHS)
         at_the_first_frame(page)
@@ -52,7 +52,7 @@ def test_arrows_walk_enter_shows_a_frame_over_the_whole_width_and_escape_all_aga
 
 def test_a_click_shows_a_frame_and_hovering_says_what_it_is(browser: Browser, reports: dict[str, Path]) -> None:
     with browser.new_context(viewport={"width": 390, "height": 900}) as context:
-        page = visit(context, reports["clean"]).page
+        page = visit(context, reports["clean"], anchor="#flame-run-1").page
         chart = page.locator(FIRST)
         kernel = chart.locator("> svg", has_text="<built-in function kernel>").first
 

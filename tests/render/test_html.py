@@ -45,7 +45,7 @@ def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", Html().render(profiles.clean()), re.DOTALL)
     source = (resources.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
 
-    assert len(script.encode()) < 15_000
+    assert len(script.encode()) < 24_000
     code = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("//")]
     assert script.splitlines() == code
     # what would be lost with the lines: a text that goes on over several of them
@@ -128,7 +128,7 @@ def test_logs_are_the_first_to_go() -> None:
 
     text = Html().render(msgspec.structs.replace(profile, runs=loud))
 
-    assert "Left out of this page" in text
+    assert "Omitted to stay under 1 MB" in text
     assert "the logs." in text
     assert "native_layer_norm" in text
     assert "derive_and_choose" in text
@@ -176,5 +176,6 @@ def test_no_commit_is_said_in_our_words(words: str) -> None:
 
 
 def test_a_gpu_report_does_not_speak_of_vector_instructions() -> None:
-    assert "vector instructions" in Html().render(profiles.clean())
-    assert "vector instructions" not in Html().render(profiles.cuda())
+    words = "Inductor's test of the CPU's vector"
+    assert words in Html().render(profiles.clean())
+    assert words not in Html().render(profiles.cuda())

@@ -66,18 +66,22 @@ def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(browser: Browser
     assert order == "ascending"
 
 
-def test_the_filter_finds_kernels_by_what_was_fused_into_them(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_search_finds_kernels_by_what_was_fused_into_them(browser: Browser, reports: dict[str, Path]) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["clean"]).page
 
         page.keyboard.press("/")
         page.keyboard.type("cpp gather")
-        shown = page.locator("table.filtered tbody tr:visible").all_inner_texts()
-        matches = page.inner_text("#matches")
+        matches, hits = page.inner_text("#matches"), page.locator("#hits button").all_inner_texts()
+        page.keyboard.press("Enter")
+        found = page.locator(".found")
 
-    assert len(shown) == 3
-    assert all("cpp_fused" in text for text in shown)
-    assert matches == "0 findings, 3 rows"
+        assert matches == "3 kernels"
+        assert len(hits) == 3
+        assert all(hit.startswith("kernel") and "cpp_fused" in hit for hit in hits)
+        assert found.is_visible()
+        assert "cpp_fused" in found.inner_text()
+        assert not page.locator("#hits").is_visible()
 
 
 def test_the_theme_key_changes_the_theme_but_not_while_typing(browser: Browser, reports: dict[str, Path]) -> None:
@@ -95,11 +99,13 @@ def test_the_theme_key_changes_the_theme_but_not_while_typing(browser: Browser, 
     assert dark == still_dark
 
 
-def test_a_link_to_a_fold_opens_it(browser: Browser, reports: dict[str, Path]) -> None:
+def test_a_link_to_a_runs_details_shows_that_run(browser: Browser, reports: dict[str, Path]) -> None:
     with browser.new_context() as context:
-        page = visit(context, reports["clean"], anchor="#kernels-run-6").page
+        page = visit(context, reports["clean"], anchor="#kernels-run-2").page
 
-        assert page.locator("#kernels-run-6").get_attribute("open") is not None
+        assert page.locator("#kernels-run-2").is_visible()
+        assert page.input_value("#run") == "run-2"
+        assert not page.locator("#kernels-run-6").is_visible()
 
 
 def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(browser: Browser, reports: dict[str, Path]) -> None:
@@ -157,27 +163,29 @@ def test_j_and_k_walk_through_the_findings_and_open_their_folds(browser: Browser
         assert page.locator(f"[id='{ids[-2]}']").is_visible()
 
 
-def test_the_filter_hides_findings_and_escape_brings_them_back_and_closes_what_it_opened(
-    browser: Browser, reports: dict[str, Path]
-) -> None:
-    shown, open_folds = "#findings-list li[id]:visible", "document.querySelectorAll('details[open]').length"
+def test_the_search_jumps_to_a_finding_and_escape_empties_it(browser: Browser, reports: dict[str, Path]) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
-        before, folds = page.locator(shown).count(), page.evaluate(open_folds)
+        before = page.locator("#findings-list li[id]:visible").count()
 
         page.keyboard.press("/")
         page.keyboard.type("part_2.py:19 kgp201")
-        found = page.locator(shown).all_inner_texts()
+        matches, hits = page.inner_text("#matches"), page.locator("#hits button").count()
         page.keyboard.press("j")  # typed, not walked
-        typed = page.input_value("#filter")
+        typed, none = page.input_value("#filter"), page.inner_text("#matches")
+        page.keyboard.press("Backspace")
+        page.locator("#hits button").first.click()
+        found = page.locator(".found")
+        jumped = found.inner_text()
         page.keyboard.press("Escape")
 
-        assert found
-        assert all("part_2.py:19" in text for text in found)
-        assert typed.endswith("j")
+        assert int(matches.split()[0]) == hits > 0
+        assert "finding" in matches
+        assert (typed[-1], none) == ("j", "no hit")
+        assert "part_2.py:19" in jumped
         assert page.input_value("#filter") == ""
-        assert (page.locator(shown).count(), page.evaluate(open_folds)) == (before, folds)
-        assert page.evaluate(FOCUSED) != "filter"
+        # then: nothing is hidden by it
+        assert page.locator("#findings-list li[id]:visible").count() >= before
 
 
 def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[str, Path]) -> None:
@@ -225,11 +233,11 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, repo
         finding = page.evaluate("window.copied")
         said = page.inner_text("#said")
 
-    assert verdict.startswith("**kgprof linkpred: \N{CHECK MARK} OK.** fused.default is the fastest")
+    assert verdict.startswith("**linkpred kgprof: \N{CHECK MARK} OK.** fused.default is the fastest")
     assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
     assert finding.startswith("**Warning KGP201 host-device-sync")
     assert "part\\_0.py:10 step" in finding
-    assert "Remedy:" in finding
+    assert "Fix:" in finding
     assert said == "Copied."
 
 

@@ -7,17 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from kgprof.model import KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
+from kgprof.model import Bound, KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
 from kgprof.render.html import Html
+from kgprof.render.kernel_table import kernel_folds
 from kgprof.render.limits import Limits
 from kgprof.render.markdown import Markdown
+from kgprof.render.roofline_chart import Scatter
 from kgprof.render.roofline_table import roofline_blocks, roofline_table, sentence, unplaced
 from kgprof.render.table import Cell, Fold, Small, missing
 from kgprof.render.text import Text
 from tests.render import profiles
-from tests.render.tables import notes, tables
+from tests.render.tables import tables
 
-LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9)
+LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9, timelines=1)
 TOTAL_US = 200.0
 UNKNOWN = Skipped(reason="no call is known to have launched it")
 
@@ -139,21 +141,29 @@ def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -
     assert sentence(*of_run(profile)) == f"no kernel could be placed: {why}"
 
 
-def test_rows_that_the_page_has_no_room_for_are_counted() -> None:
-    profile = with_rows(*(launches(name=f"k{number}") for number in range(7)), rows_left_out=3, left_out_us=12.0)
+def test_every_kernel_that_could_be_placed_is_a_circle_and_the_peaks_are_folded_below() -> None:
+    profile = with_rows(
+        launches(), launches(name="k2", of_ceiling=1.7, bound=Bound.IMPOSSIBLE), launches(bound=UNKNOWN)
+    )
 
-    *_, fold = roofline_blocks(profile.runs, LIMITS)
+    first, peaks = roofline_blocks(profile.runs, LIMITS)
 
-    assert isinstance(fold, Fold)
-    assert [len(table.rows) for table in tables(fold.blocks)] == [5]
-    assert notes(fold.blocks)[-1] == "5 more rows with 0.312 ms; report.json holds the largest 7."
+    assert isinstance(first, Fold)
+    assert isinstance(peaks, Fold)
+    (drawing,) = (block for block in first.blocks if isinstance(block, Scatter))
+    assert [(point.style, "of peak" in point.title) for point in drawing.points] == [
+        ("r-memory", True),
+        ("r-above", True),
+    ]
+    assert first.run == "run-1"
+    assert len(tables(peaks.blocks)) == 1
 
 
 def test_a_cpu_report_has_no_such_section() -> None:
     profile = profiles.clean()
 
     assert roofline_blocks(profile.runs, LIMITS) == ()
-    assert "Kernels against the card" not in Html().render(profile)
+    assert 'id="roofline"' not in Html().render(profile)
     assert "against the card" not in Markdown().render(profile)
 
 
@@ -171,9 +181,23 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
     assert "against the card: 900.0 % of the device time is placed" in " ".join(said.split())
 
 
-def test_the_page_sorts_by_figures_and_names_the_ceilings_with_their_spread() -> None:
-    page = Html().render(with_rows(launches()))
+def test_the_table_of_kernels_says_what_binds_each_and_what_it_could_save() -> None:
+    profile = with_rows(launches())
+    kernels = profile.runs[0].kernels
+    assert isinstance(kernels, KernelBreakdown)
+    named = msgspec.structs.replace(kernels.rows[0], name="triton_poi_fused_add_0")
+    rows = (named, *kernels.rows[1:])
+    run = msgspec.structs.replace(profile.runs[0], kernels=msgspec.structs.replace(kernels, rows=rows))
+    (fold,) = kernel_folds((run,), "", LIMITS)
+    first, second = tables(fold.blocks)[0].rows[:2]
 
-    assert 'data-sort="3300000000000.0"' in page
+    assert first.cells[-2].text == "memory-bound"
+    assert first.cells[-2].details == ("81.0 % of peak",)
+    saved = 150.0 * (1 - 0.81) / kernels.steps
+    assert first.cells[-1].value == pytest.approx(saved)
+    assert "53 registers, 6 spilled" in " ".join(text for small in first.cells[1].below for text in small.texts)
+    # then: of what was not placed nothing is claimed
+    assert not second.cells[-1].measured
+    page = Html().render(with_rows(launches()))
     assert "4,000 GB/s to 4,200 GB/s, n = 20" in page
     assert "690 TFLOP/s" in page

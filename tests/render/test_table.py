@@ -107,7 +107,7 @@ def test_folds_hold_facts_tables_and_texts() -> None:
         Fold("batched", blocks=("Known.", Facts((Fact(name="a", value="b"),))), caption="9 names", anchor="x")
     )
 
-    assert '<details class="per-run" id="x">' in page
+    assert '<details id="x">' in page
     assert '<summary>batched <span class="detail">9 names</span></summary>' in page
     assert "<dt>a</dt><dd>b</dd>" in page
 

@@ -1,0 +1,341 @@
+"""The first screen: four figures, the runs by speed, what to do next, and where each run's GPU time goes.
+
+Of a comparison the figures are changes, and in place of the runs stands what accounts for the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kgprof import model as m
+from kgprof.measures.ranked import Ranked, ranked
+from kgprof.render import breakdown, compare_words
+from kgprof.render.chart import LegendEntry, Part, Segment, legend, of_parts
+from kgprof.render.compare_part import Plot, parts_of, plot
+from kgprof.render.escaping import clip, one_line
+from kgprof.render.finding_list import FindingList
+from kgprof.render.limits import Limits, anchor
+from kgprof.render.quantity import DASH, count, duration, figure, of_width, ratio
+from kgprof.render.run_order import importance
+from kgprof.wording import plural, relative
+
+RUNS = 8  # bars of the first screen; the table of results has every run
+_CODE, _UNIT = 120, 24  # characters
+_CAUSES, _INTERVALS = 3, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One of the four figures."""
+
+    label: str
+    value: str
+    below: str
+    leads_to: str  # the anchor where more of it stands
+    tone: str = ""  # a class: "worse", "better", "attention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBar:
+    leads_to: str
+    run: str
+    first: bool
+    speedup: str
+    time: str
+    width: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something to do, or what a change is put down to."""
+
+    text: str
+    code: str
+    place: str
+    amount: str
+    leads_to: str
+    width: str = ""  # of its bar
+    remedy: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyBar:
+    """100 % is the time in which the GPU (on a CPU: an operator) was busy."""
+
+    leads_to: str
+    run: str
+    description: str
+    segments: tuple[Segment, ...]
+    busy: str
+    of_step: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A time's change, drawn about "no change"."""
+
+    name: str
+    change: str
+    tone: str
+    title: str
+    plot: Plot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstScreen:
+    tiles: tuple[Tile, ...]
+    unit: str
+    bars: tuple[RunBar, ...]
+    more_runs: int
+    steps: tuple[Step, ...]
+    winner: str
+    causes: tuple[Step, ...]
+    causes_of: str
+    intervals: tuple[Interval, ...]
+    busy: tuple[BusyBar, ...]
+    on_gpu: bool
+    legend: tuple[LegendEntry, ...]
+
+
+def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> FirstScreen:
+    runs = profile.runs[: limits.runs]
+    by_speed = ranked(runs)
+    first = runs[importance(runs)[0]] if runs else None
+    compared = profile.comparison is not None
+    both = tuple(_both_sides(profile.comparison)) if profile.comparison else ()
+    busy = both or tuple(_busy(runs, by_speed, limits))
+    kinds = {segment.kind for bar in busy for segment in bar.segments}
+    tiles = _changes(profile, found) if compared else _figures(profile, first, found, limits)
+    decided = next((run for run in profile.comparison.runs if run.causes), None) if profile.comparison else None
+    causes_of = ""
+    if decided and isinstance(decided.delta_us, float):
+        causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
+    return FirstScreen(
+        tiles=tuple(tiles),
+        unit=by_speed.unit.name if by_speed else "",
+        bars=() if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
+        more_runs=max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
+        steps=() if compared else tuple(_steps(profile, found, limits)),
+        winner=one_line(first.key.slug, limits.name) if first and len(runs) > 1 else "",
+        causes=tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
+        causes_of=causes_of,
+        intervals=tuple(_intervals(profile.comparison)) if profile.comparison else (),
+        busy=busy,
+        on_gpu=profile.device == "cuda",
+        legend=tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
+    )
+
+
+# ---------------------------------------------------------------- the four figures
+
+
+def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits) -> Iterator[Tile]:
+    if first is None:
+        return
+    if isinstance(first.step, m.Spread):
+        base = next((run for run in profile.runs if run.is_baseline), first)
+        below = f"p10{DASH}p90 {duration(first.step.p10)}{DASH}{duration(first.step.p90)}"
+        if base is not first and isinstance(base.step, m.Spread):
+            below = f"baseline {duration(base.step.median)}"
+        yield Tile(label="Step", value=duration(first.step.median), below=below, leads_to="results")
+    if isinstance(first.kernels, m.KernelBreakdown):
+        us, share, of = busy_share(first.kernels, first.step)
+        label = "GPU busy" if first.kernels.device == "cuda" else "Operators busy"
+        yield Tile(label=label, value=f"{100 * share:.0f} %", below=of_whole(us, of), leads_to="time")
+    if isinstance(first.compile, m.CompileSummary) and isinstance(first.compile.first_call_s, float):
+        below = plural(len(first.compile.compilations), "compilation")
+        if isinstance(first.economics, m.Economics):
+            cold = first.economics.cold
+            steps = plural(round(cold.steps), "step") if isinstance(cold, m.BreakEven) else ""
+            never = first.economics.verdict is not m.Payoff.PAYS
+            below = f"pays off after {steps}" if steps else "not paid back" if never else below
+        value = duration(1e6 * first.compile.first_call_s)
+        yield Tile(label="First call", value=value, below=below, leads_to="compile")
+    own, others = _shared_out(found, first.key.slug)
+    below = f"{others:,} more on other runs" if others else "all of them" if own else "no rule fired"
+    value = count(own)
+    yield Tile(label="Findings", value=value, below=below, leads_to="findings", tone="attention" if own else "")
+
+
+def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[float, float, float]:
+    """Microseconds of a step in which it was busy, their share of the step, and the step. On a GPU that is TIMING's
+    step: the profiler slows the CPU, and the GPU's own work takes as long without it."""
+    steps = breakdown.steps_of(kernels)
+    of = kernels.window_us / steps
+    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median > 0:
+        of = bare.median
+    busy = kernels.busy_us / steps
+    return busy, busy / of if of else 0.0, of
+
+
+def of_whole(us: float, of: float) -> str:
+    """ "112 of 220 µs", "1.09 of 7.75 ms"."""
+    unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+    return f"{figure(us / size)} of {figure(of / size)} {unit}"
+
+
+def _shared_out(found: FindingList, slug: str) -> tuple[int, int]:
+    """Findings of the page that concern this run, and the others."""
+    lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
+    own = sum(slug in line.runs or not line.runs for line in lines)
+    return own, len(lines) - own
+
+
+def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
+    comparison = profile.comparison
+    assert comparison is not None
+    metrics = compare_words.metrics_of(comparison)
+    for label, wanted in (("Step", "step"), ("First call", "first call, cold cache"), ("Kernels", "kernels a step")):
+        known = (one for one in metrics if one.name == wanted or one.name == wanted.replace(" a ", " per "))
+        metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
+        if metric is None:
+            continue
+        tone = metric.verdict.value if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER) else ""
+        sides = f"{compare_words.value(metric, metric.base)} \N{RIGHTWARDS ARROW} "
+        below = f"{sides}{compare_words.value(metric, metric.head)}"
+        change = compare_words.change(metric)
+        yield Tile(label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone)
+    tally = {status: len(each) for status, each in compare_words.by_status(comparison).items()}
+    new, fixed = tally[m.FindingStatus.NEW], tally[m.FindingStatus.FIXED]
+    below = f"{fixed} fixed, {tally[m.FindingStatus.UNCHANGED]} unchanged"
+    tone = "worse" if new else "better" if fixed else ""
+    yield Tile(label="New findings", value=count(new), below=below, leads_to="compared-findings", tone=tone)
+
+
+# ---------------------------------------------------------------- the runs by speed, and by what they do
+
+
+def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[RunBar]:
+    longest, index = max(time.median for _, time in found.runs) or 1.0, {run.key: i for i, run in enumerate(runs)}
+    for place, (run, time) in enumerate(found.runs[:RUNS]):
+        speedup = run.speedup
+        words = "baseline" if run.is_baseline else ratio(speedup.ratio) if isinstance(speedup, m.Speedup) else DASH
+        said = found.unit.say(time.median)
+        yield RunBar(
+            leads_to=anchor(index[run.key]),
+            run=one_line(run.key.slug, limits.name),
+            first=not place and len(found.runs) > 1,
+            speedup=words,
+            time=found.unit.bare(time.median),
+            width=of_width(max(time.median / longest, 0.004)),
+            title=f"{one_line(run.key.slug, limits.name)}: {said}",
+        )
+
+
+def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
+    order = [run.key for run, _ in found.runs] if found else []
+    for index in sorted(range(len(runs)), key=lambda at: order.index(runs[at].key) if runs[at].key in order else 999):
+        run, kernels = runs[index], runs[index].kernels
+        if not isinstance(kernels, m.KernelBreakdown):
+            continue
+        parts = [part for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE]
+        if not (whole := sum(part.per_step_us for part in parts)):
+            continue
+        shares = [(part.kind, part.per_step_us / whole) for part in parts]
+        words = ", ".join(f"{breakdown.NAMES[kind]} {100 * share:.0f} %" for kind, share in shares)
+        us, share, _ = busy_share(kernels, run.step)
+        yield BusyBar(
+            leads_to=f"kernels-{anchor(index)}",
+            run=one_line(run.key.slug, limits.name),
+            description=words,
+            segments=of_parts([Part(kind=kind, letter="", length=share, share=share) for kind, share in shares]),
+            busy=duration(us),
+            of_step=f"{100 * share:.0f} %",
+            width=of_width(share),
+        )
+
+
+# ---------------------------------------------------------------- what to do, and what a change is put down to
+
+
+def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
+    root, remedies = profile.environment.source_root, {rule.id: rule.remedy for rule in profile.rules}
+    for action in profile.actions:
+        place, saves = action.location, action.saves
+        amount, about = "", (action.run.slug, action.rule)
+        if isinstance(saves, m.Saving):
+            share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
+            amount = f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/step{share}"
+        how = saves.how if isinstance(saves, m.Saving) else saves.reason
+        yield Step(
+            text=one_line(action.text, 2 * limits.name),
+            code=clip(one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE),
+            place=_place(place, root, limits) if place else "",
+            amount=amount,
+            leads_to=found.anchors.get(action.finding, "findings"),
+            remedy=one_line(remedies.get(action.rule, ""), 4 * limits.name),
+            about=one_line(", ".join((*about, how)), 2 * limits.name),
+        )
+
+
+def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: Limits) -> Iterator[Step]:
+    if found is None:
+        return
+    explained = [abs(one.explains_us) for one in found.causes if isinstance(one.explains_us, float)]
+    longest = max(explained, default=0.0) or 1.0
+    for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][:_CAUSES] or found.causes[
+        :1
+    ]:
+        place, us = cause.location, cause.explains_us
+        yield Step(
+            text=one_line(cause.text, limits.name),
+            code="",
+            place=_place(place, root, limits) if place else "",
+            amount="unknown" if isinstance(us, m.Skipped) else f"{us:+.1f}",
+            width="" if isinstance(us, m.Skipped) else of_width(abs(us) / longest),
+            leads_to=shown.anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+        )
+    run = next((run for run in found.runs if run.causes), None)
+    if run is not None and isinstance(run.remainder_us, float) and explained:
+        us = run.remainder_us
+        width = of_width(min(1.0, abs(us) / longest))
+        yield Step(text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to="")
+
+
+def _place(place: m.Location, root: str, limits: Limits) -> str:
+    """The file's last two parts: the finding has the whole of its path."""
+    path = relative(place.file, root).split("/")
+    return f"{one_line('/'.join(path[-2:]), limits.name)}:{place.line}"
+
+
+def _intervals(found: m.Comparison) -> Iterator[Interval]:
+    times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
+    for metric in times[:_INTERVALS]:
+        if (drawn := plot(metric)) is None:
+            continue
+        words = compare_words.interval(metric)
+        tone = metric.verdict.replace(" ", "-")
+        change = compare_words.change(metric)
+        title = f"{metric.name}, {metric.run.slug}: {change}, {words}"
+        yield Interval(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
+
+
+def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
+    """Of the first run that was traced on both sides."""
+    known = (run for run in found.runs if run.trace is not None and not run.trace.missing)
+    run = next(known, None)
+    if run is None or run.trace is None:
+        return
+    for name, after in (("base", False), ("head", True)):
+        parts = {kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE}
+        window = next((row for row in run.trace.window if row.name == "window"), None)
+        whole = sum(parts.values())
+        metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
+        bare = (metric.head if after else metric.base) if metric else None
+        of = bare if isinstance(bare, float) else (window.after_us if after else window.before_us) if window else 0.0
+        if not whole or not of:
+            continue
+        shares = [(kind, us / whole) for kind, us in parts.items()]
+        yield BusyBar(
+            leads_to="",
+            run=name,
+            description=f"{name}: " + ", ".join(f"{breakdown.NAMES[k]} {100 * share:.0f} %" for k, share in shares),
+            segments=of_parts([Part(kind=kind, letter="", length=share, share=share) for kind, share in shares]),
+            busy=duration(whole),
+            of_step=f"{100 * whole / of:.0f} %",
+            width=of_width(whole / of),
+        )
