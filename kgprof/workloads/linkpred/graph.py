@@ -11,7 +11,7 @@ names can be quoted, is the way to write it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,7 @@ from kgprof.workloads.linkpred.rules import (
     Atom,
     MalformedTextError,
     Rule,
+    RuleFormat,
     RuleText,
     parse_fact,
     parse_rule,
@@ -89,6 +90,7 @@ def build(
     test: Iterable[Triple],
     valid: Iterable[Triple] = (),
     rules: Sequence[RuleText] = (),
+    notes: Sequence[str] = (),
 ) -> KnowledgeGraph:
     """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
     splits = {"train": list(train), "valid": list(valid), "test": list(test)}
@@ -112,7 +114,7 @@ def build(
         valid=rows["valid"],
         test=rows["test"],
         rules=numbered,
-        notes=tuple(_notes(splits, rows, numbered)),
+        notes=(*_notes(splits, rows, numbered), *notes),
     )
 
 
@@ -137,10 +139,13 @@ def load_directory(path: Path) -> KnowledgeGraph:
     train = _read_triples(path / "train.txt")
     test = _read_triples(path / "test.txt")
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
-    return build(name=path.resolve().name, train=train, test=test, valid=valid, rules=_read_rules(path / "rules.txt"))
+    held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
+    rules, notes = _read_rules(path / "rules.txt", held)
+    return build(name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes)
 
 
-def _read_rules(path: Path) -> list[RuleText]:
+def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
+    """The rules, and notes about those that may not mean what they say; ``held``: the constants of the triples."""
     if not path.exists():
         hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
         raise InputError("no such file, and this version does not mine rules from the triples", path=path, hint=hint)
@@ -151,12 +156,35 @@ def _read_rules(path: Path) -> list[RuleText]:
         at.line, first = lines[0]
         form = rule_format(first)
         rules: list[RuleText] = []
+        unknown: list[str] = []
+        ground: list[str] = []
         for at.line, line in lines:
             if rule_format(line) is not form:
                 wanted = f"expected `{form.value}` as on line {lines[0][0]}"
                 raise MalformedTextError(f"{wanted}; a file holds one form of rules, not both")
-            rules.append(parse_rule(line, form, index=len(rules)))
-    return rules
+            rules.append(rule := parse_rule(line, form, index=len(rules)))
+            terms = {term for atom in rule.atoms for term in atom[1:]}
+            for term in sorted(terms, key=lambda term: term.text):
+                if term.is_variable and term.text in held and form is RuleFormat.ARROW:
+                    raise MalformedTextError(
+                        f"{term.text!r} reads as a variable, and a triple holds it as a constant; "
+                        f"quote it for the constant ('{term.text}'), or give the variable another letter"
+                    )
+                if not term.is_variable and term.text not in held:
+                    unknown.append(f"line {at.line} names {term.text!r}")
+            if not any(term.is_variable for term in terms):
+                ground.append(f"line {at.line}")
+    notes = []
+    if unknown:
+        notes.append(f"{path.name}: constants that no triple holds: {_first(unknown)}")
+    if ground:
+        notes.append(f"{path.name}: rules without a variable: {_first(ground)}")
+    return rules, notes
+
+
+def _first(places: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(places) - most} more" if len(places) > most else ""
+    return ", ".join(places[:most]) + more
 
 
 def _read_triples(path: Path) -> list[Triple]:
