@@ -62,6 +62,7 @@ class KnowledgeGraph:
     test: Triples
     rules: tuple[Rule, ...]  # in file order
     notes: tuple[str, ...] = ()
+    domains: Triples | None = None  # int64 [C + 1], the domain of each constant; corruptions stay within one
 
     def describe(self, atom: Sequence[int]) -> str:
         """The atom as Prolog text. Ids above the constants' are variables, and so are negative ones."""

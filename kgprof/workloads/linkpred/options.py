@@ -143,7 +143,11 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
     except click.UsageError as error:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
-    return _options(given)
+    return from_given(given)
+
+
+def parameters() -> Sequence[click.Parameter]:
+    return _COMMAND.params
 
 
 def help_text() -> str:
@@ -159,7 +163,8 @@ def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
     return family_tree.generate(_family_tree_size(options.dataset), seed)
 
 
-def _options(given: Mapping[str, Any]) -> LinkpredOptions:
+def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
+    """Presets and defaults under what was given. Raises UsageError."""
     if "data" in given and "dataset" in given:
         raise UsageError("--data and --dataset exclude each other", hint="give one of them")
     caps = DIRECTORY_CAPS if "data" in given else {}
@@ -194,7 +199,7 @@ def _family_tree_size(dataset: str) -> int:
     return int(size)
 
 
-def _number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+def number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
     """From 1 on, or ALL where the option takes it."""
     if value is None or (value == ALL and ALL in str(parameter.metavar)):
         return value
@@ -215,7 +220,7 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
         type=kind,
         default=None,
         metavar=metavar,
-        callback=_number if metavar in ("N", f"N|{ALL}") else None,
+        callback=number if metavar in ("N", f"N|{ALL}") else None,
         help=f"{meaning}  [{default}]",
     )
 

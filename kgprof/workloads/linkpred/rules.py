@@ -2,9 +2,9 @@
 
 Numbered: predicates are ids (PAD, TRUE and FALSE come first), constants are ids from 1, and a rule's variables are -1,
 -2, ... by first occurrence, head before body. Text: ``r0:0.93:p(x,z), q(z,y) -> h(x,y)``, where one letter of either
-case with optional digits is a variable and all else a constant (public rule files write ``p(X,Z)``); or Prolog, ``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial
-capital or ``_`` makes a variable and ``_`` alone is a fresh one each time. Quotes make a constant of anything: ``'x'``,
-``'New York'``, with ``''`` or ``\\'`` for a quote inside.
+case with optional digits is a variable and all else a constant (public rule files write ``p(X,Z)``); or Prolog,
+``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial capital or ``_`` makes a variable and ``_`` alone is a fresh one each
+time. Quotes make a constant of anything: ``'x'``, ``'New York'``, with ``''`` or ``\\'`` for a quote inside.
 """
 
 from __future__ import annotations
