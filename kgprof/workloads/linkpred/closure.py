@@ -7,8 +7,8 @@ nothing is new. A head variable that the body does not bind stands for every con
 The query's own triple is no fact while it is being proved. That matters for candidates that are facts: such a one is
 provable when it is in the fixpoint of the other facts.
 
-Some rule files prove nearly everything (WN18RR's 42 rules make chains of chains): beyond ``MOST_TRIPLES`` the
-evaluation stops. What it has found by then is provable; of everything else nothing is known.
+Some rule files prove nearly everything (WN18RR's 42 rules make chains of chains): beyond ``MOST_TRIPLES``, or after
+``MOST_ROWS`` of joins, it stops. What was found by then is provable; of everything else nothing is known.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 22  # rows of a join that are held at once
 MOST_TRIPLES = 20_000_000  # of the fixpoint; 16 bytes each, and as much again while a round is merged
+MOST_ROWS = 300_000_000  # of all joins of a fixpoint: about a minute
 MOST_FIXPOINTS = 50  # for candidates that are facts themselves, each of which may need one of its own
 NOTHING: Keys = np.empty(0, dtype=np.int64)
 
@@ -43,7 +44,21 @@ class Relation:
         return cls(keys, np.sort(keys % stride * stride + keys // stride), stride)
 
     def holds(self, keys: Keys) -> Mask:
-        return _in_sorted(self.forward, keys)
+        return in_sorted(self.forward, keys)
+
+
+class TooLargeError(Exception):
+    """More rows or triples than a fixpoint may take."""
+
+
+@dataclass
+class Budget:
+    rows: int
+
+    def spend(self, rows: int) -> None:
+        self.rows -= rows
+        if self.rows < 0:
+            raise TooLargeError
 
 
 Bound = Mapping[int, Keys]  # the values of each variable so far, one row a binding
@@ -55,7 +70,7 @@ class Closure:
     relations: Mapping[int, Relation]
     stride: int
     rounds: int
-    complete: bool  # False: it grew beyond MOST_TRIPLES, and what is missing may yet be provable
+    complete: bool  # False: it grew too large, and what is missing may yet be provable
 
     @property
     def size(self) -> int:
@@ -80,24 +95,21 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
         mine = facts[facts[:, 0] == predicate]
         added[predicate] = Relation.of(np.unique(mine[:, 1] * stride + mine[:, 2]), stride)
     total = dict(added)
-    rounds, size, complete = 0, len(facts), True
+    rounds, complete = 0, True
+    budget = Budget(MOST_ROWS)
     while complete and any(len(relation.forward) for relation in added.values()):
         found = {predicate: [NOTHING] for predicate in total}
-        for rule in graph.rules:
-            for keys in _consequences(rule, total, added, constants, first_round=not rounds):
-                keys = np.unique(keys)
-                keys = keys[~total[rule.head[0]].holds(keys)]
-                found[rule.head[0]].append(keys)
-                size += len(keys)
-                if size > MOST_TRIPLES:  # some of them may be the same; then the next lines make room
-                    found = {predicate: [np.unique(np.concatenate(parts))] for predicate, parts in found.items()}
-                    size = sum(len(r.forward) for r in total.values()) + sum(len(k) for (k,) in found.values())
-                    if complete := size <= MOST_TRIPLES:
-                        continue
-                    break
-            if not complete:
-                break
-        rounds += complete
+        room = Budget(MOST_TRIPLES - sum(len(relation.forward) for relation in total.values()))
+        try:
+            for rule in graph.rules:
+                for keys in _consequences(rule, total, added, constants, budget, first_round=not rounds):
+                    keys = np.unique(keys)
+                    keys = keys[~total[rule.head[0]].holds(keys)]
+                    found[rule.head[0]].append(keys)
+                    _take(room, found, len(keys))
+            rounds += 1
+        except TooLargeError:
+            complete = False
         for predicate, parts in found.items():
             fresh = np.unique(np.concatenate(parts))
             added[predicate] = Relation.of(fresh, stride)
@@ -105,8 +117,17 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
                 merged = np.concatenate([total[predicate].forward, fresh])
                 merged.sort(kind="stable")  # two sorted runs: one merge
                 total[predicate] = Relation.of(merged, stride)
-        size = sum(len(relation.forward) for relation in total.values())
     return Closure(total, stride, rounds, complete)
+
+
+def _take(room: Budget, found: dict[int, list[Keys]], number: int) -> None:
+    """Room for ``number`` more. Where it runs out, what was found twice is put together first."""
+    if room.rows < number:
+        held = sum(len(keys) for parts in found.values() for keys in parts)
+        for predicate, parts in found.items():
+            found[predicate] = [np.unique(np.concatenate(parts))]
+        room.rows += held - sum(len(keys) for (keys,) in found.values())
+    room.spend(number)
 
 
 def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask, Mask]:
@@ -118,11 +139,11 @@ def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask
     def packed(rows: Keys) -> Keys:
         return (rows[:, 0] * stride + rows[:, 1]) * stride + rows[:, 2]
 
-    own = np.flatnonzero(_in_sorted(np.sort(packed(graph.train)), packed(triples)))
+    own = np.flatnonzero(in_sorted(np.sort(packed(graph.train)), packed(triples)))
     if not len(own):
         return held, known
     facts = np.unique(triples[own], axis=0)
-    others = graph.train[~_in_sorted(np.sort(packed(facts)), packed(graph.train))]
+    others = graph.train[~in_sorted(np.sort(packed(facts)), packed(graph.train))]
     answers = closure(graph, others).holds(facts)  # what is provable without any of them is provable without itself
     decided = answers.copy()
     for index in np.flatnonzero(~answers)[:MOST_FIXPOINTS]:
@@ -135,7 +156,13 @@ def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask
 
 
 def _consequences(
-    rule: Rule, total: Mapping[int, Relation], added: Mapping[int, Relation], constants: Keys, *, first_round: bool
+    rule: Rule,
+    total: Mapping[int, Relation],
+    added: Mapping[int, Relation],
+    constants: Keys,
+    budget: Budget,
+    *,
+    first_round: bool,
 ) -> Iterator[Keys]:
     """Keys of the heads that need something of ``added`` in the body; in the first round everything is added."""
     for place, (predicate, *_) in enumerate(rule.body):
@@ -144,10 +171,12 @@ def _consequences(
         # The added atom comes first: it is the smallest.
         order = [place, *(other for other in range(len(rule.body)) if other != place)]
         body = [((added if at == place else total)[rule.body[at][0]], *rule.body[at][1:]) for at in order]
-        yield from _joined({}, 1, body, rule.head, constants)
+        yield from joined({}, 1, body, rule.head, constants, budget)
 
 
-def _joined(bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Keys) -> Iterator[Keys]:
+def joined(
+    bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Keys, budget: Budget
+) -> Iterator[Keys]:
     """Join the atoms of ``body`` one after the other, blocks of rows at a time, down to the keys of the head."""
     if not rows:
         return
@@ -162,7 +191,7 @@ def _joined(bound: Bound, rows: int, body: Body, head: tuple[int, int, int], con
                     name: np.repeat(values[block], len(constants)) for name, values in bound.items()
                 }
                 wider[term] = np.tile(constants, len(block))
-                yield from _joined(wider, len(wider[term]), body, head, constants)
+                yield from joined(wider, len(wider[term]), body, head, constants, budget)
             return
         first, second = (bound[term] if term < 0 else np.full(rows, term) for term in head[1:])
         yield first * stride + second
@@ -173,10 +202,11 @@ def _joined(bound: Bound, rows: int, body: Body, head: tuple[int, int, int], con
     rest = [*body[:best], *body[best + 1 :]]
     wanted = {term for _, *others in (*rest, head) for term in others}
     for extended, size in _extended(bound, rows, relation, terms[0], terms[1]):
+        budget.spend(size)
         kept: Bound = {term: values for term, values in extended.items() if term in wanted}
         if len(kept) < len(extended) and size:
             kept, size = _different(kept, size, stride)
-        yield from _joined(kept, size, rest, head, constants)
+        yield from joined(kept, size, rest, head, constants, budget)
 
 
 def _extended(bound: Bound, rows: int, relation: Relation, first: int, second: int) -> Iterator[tuple[Bound, int]]:
@@ -231,7 +261,7 @@ def _different(bound: Bound, size: int, stride: int) -> tuple[Bound, int]:
     return unpacked, size
 
 
-def _in_sorted(keys: Keys, values: Keys) -> Mask:
+def in_sorted(keys: Keys, values: Keys) -> Mask:
     if not len(keys):
         return np.zeros(len(values), dtype=np.bool_)
     place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)

@@ -2,10 +2,10 @@
 
 ``train.txt``, ``test.txt`` and, where present, ``valid.txt`` hold one triple a line, either tab-separated
 (``head<TAB>relation<TAB>tail``) or as a Prolog fact (``relation(head,tail).``); each file is wholly one or the other.
-``rules.txt`` holds one rule a line (see rules.py). UTF-8; names are text, so ``06845599`` keeps its zero; blanks around
-a name do not belong to it. Blank lines are passed over, and so are comments, lines that begin with ``%`` or ``#``. In a
-tab-separated file such a line with a tab in it might be meant as a triple: that is an error, and the Prolog form, where
-names can be quoted, is the way to write it.
+``rules.txt`` holds one rule a line (see rules.py), ``domain2constants.txt`` a domain a line with its constants. UTF-8;
+names are text, so ``06845599`` keeps its zero; blanks around a name do not belong to it. Blank lines are passed over,
+and so are comments, lines that begin with ``%`` or ``#``. In a tab-separated file such a line with a tab in it might be
+meant as a triple: that is an error, and the Prolog form, where names can be quoted, is the way to write it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,20 +136,44 @@ def load_directory(path: Path) -> KnowledgeGraph:
     """The graph in ``path``. Raises InputError with file and line where a file is missing or a line malformed."""
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "no such directory"
-        raise InputError(f"{state}; expected one with train.txt, test.txt and rules.txt", path=path)
+        raise InputError(f"{state}; expected one with train.txt and test.txt", path=path)
     train = _read_triples(path / "train.txt")
     test = _read_triples(path / "test.txt")
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
     held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
-    rules, notes = _read_rules(path / "rules.txt", held)
-    return build(name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes)
+    # Without a file of rules there are none, and whoever asked for the graph mines them.
+    rules, notes = _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
+    graph = build(name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes)
+    domains = path / "domain2constants.txt"
+    return replace(graph, domains=_read_domains(domains, graph)) if domains.exists() else graph
+
+
+def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
+    """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be quoted."""
+    numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
+    domains: Triples = np.zeros(len(numbers) + 1, dtype=np.int64)
+    with _located(path) as at:
+        for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
+            name, *constants = _WORD.findall(line)
+            if not constants:
+                raise MalformedTextError(f"expected `domain constant constant ...`, found {name!r} alone")
+            for word in constants:
+                text = word[1:-1] if word[0] == "'" else word
+                number = numbers.get(text, 0)  # it may list constants that this graph does not hold
+                if number and domains[number] not in (0, domain):
+                    raise MalformedTextError(f"{text!r} is in a domain already; a constant has one")
+                if number:
+                    domains[number] = domain
+        if missing := [text for text, number in numbers.items() if not domains[number]]:
+            raise MalformedTextError(f"{missing[0]!r} is in no domain ({len(missing)} of {len(numbers)} constants)")
+    return domains
+
+
+_WORD = re.compile(r"'[^']*'|\S+")
 
 
 def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
     """The rules, and notes about those that may not mean what they say; ``held``: the constants of the triples."""
-    if not path.exists():
-        hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
-        raise InputError("no such file, and this version does not mine rules from the triples", path=path, hint=hint)
     lines = _data_lines(_text(path))
     if not lines:
         raise InputError("no rule in it; expected at least one", path=path)

@@ -196,15 +196,36 @@ def test_a_missing_file_is_an_error(write: Write, file: str) -> None:
     assert str(error.value) == f"{path / file}: no such file"
 
 
-def test_without_rules_the_error_says_what_to_write(write: Write) -> None:
+def test_without_a_file_of_rules_there_are_none(write: Write) -> None:
     path = write(COLUMNS)
     (path / "rules.txt").unlink()
 
-    with pytest.raises(InputError) as error:
-        load_directory(path)
+    assert load_directory(path).rules == ()
 
-    assert "does not mine rules" in str(error.value)
-    assert "write rules.txt" in error.value.hint
+
+def test_domains_are_read_and_hold_every_constant(write: Write) -> None:
+    path = write(UPPER, domain2constants_txt="regions s elsewhere\n\ncountries  a\t'b'\n")
+
+    graph = load_directory(path)
+
+    assert graph.domains is not None
+    assert graph.constants == ("a", "b", "s")
+    assert graph.domains.tolist() == [0, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("regions s\ncountries a b s\n", "domain2constants.txt:2: 's' is in a domain already; a constant has one"),
+        ("regions s\ncountries a\n", "domain2constants.txt:2: 'b' is in no domain (1 of 3 constants)"),
+        ("regions\n", "domain2constants.txt:1: expected `domain constant constant ...`, found 'regions' alone"),
+    ],
+)
+def test_a_wrong_domain_is_named(write: Write, content: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_directory(write(UPPER, domain2constants_txt=content))
+
+    assert str(error.value).endswith(said)
 
 
 UPPER = {
