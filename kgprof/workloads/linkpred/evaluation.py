@@ -63,13 +63,20 @@ def main(args: Sequence[str]) -> tuple[str, int]:
             raise UsageError(f"WORLD_SIZE is set and {missing[0]} is not", hint="start several processes with torchrun")
         rank, world, local = (int(os.environ[name]) for name in names)
         processes = Processes(rank=rank, world=world, local=local)
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+        try:
+            dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+        except (RuntimeError, ValueError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UsageError(f"the {world} processes cannot join: {reason}", hint="start them with torchrun") from None
     evaluated = []
     try:
         graph = options.load_graph(asked.runs[0], asked.seed)
         began = time.monotonic()
         whole = closure(graph) if asked.check or asked.prune else None
         closure_s = time.monotonic() - began
+        if whole is not None and not asked.quiet and not processes.rank:
+            state = "" if whole.complete else ", and stopped there: too large"
+            tell(f"kgprof: {closure_s:7.1f} s  the closure has {whole.size:,} triples{state}")
         for run in asked.runs:
             found = Evaluation(asked, run, graph, whole, processes).run()
             if found is not None:
@@ -149,12 +156,17 @@ class Evaluation:
             self._rows = int(np.add.reduceat(sizes, store.bounds[:-1]).max())
             mine = range(rank, store.chunks, world)
             progress = _Progress(self, store, mine)
-            for chunk in mine:
-                if self._kept(store, chunk) is None:
-                    progress.begin(chunk)
-                    start, stop = store.bounds[chunk : chunk + 2]
-                    store.save(chunk, self.evaluate(self.sampling.candidates(start, stop), progress.tick))
-                progress.done(chunk)
+            try:
+                for chunk in mine:
+                    if self._kept(store, chunk) is None:
+                        progress.begin(chunk)
+                        start, stop = store.bounds[chunk : chunk + 2]
+                        store.save(chunk, self.evaluate(self.sampling.candidates(start, stop), progress.tick))
+                    progress.done(chunk)
+            except KeyboardInterrupt:
+                if store.kept:
+                    tell(f"kgprof: finished chunks are in {folder}; go on with --resume {folder}")
+                raise
             total = self._total(store)
         if rank:
             return None

@@ -284,3 +284,16 @@ def test_an_added_histogram_counts_each_place_once() -> None:
 
     assert one.tolist() == [[0, 1, 3, 1], [0, 2, 2, 1], [1, 1, 1, 2]]
     assert chunks.added(one, other).tolist() == [[0, 1, 3, 2], [0, 2, 2, 1], [1, 1, 1, 2], [1, 1, 2, 1]]
+
+
+def test_help_needs_no_torch() -> None:
+    program = (
+        "import sys; from kgprof.workloads import loading; text, code = loading.evaluate(['--json', '--help']);"
+        "assert 'torch' not in sys.modules; print(code, text)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert told.stdout.startswith("0 Usage: kgprof evaluate [options]")
+    assert {"--resume DIR", "--depth N", "--score [proved|probability|weights]"} <= {
+        line.strip().partition("  ")[0] for line in told.stdout.splitlines()
+    }
