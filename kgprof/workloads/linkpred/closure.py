@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 22  # rows of a join that are held at once
 MOST_TRIPLES = 20_000_000  # of the fixpoint; 16 bytes each, and as much again while a round is merged
-MOST_ROWS = 100_000_000  # of all joins of a fixpoint: some ten seconds
+MOST_ROWS = 30_000_000  # of all joins of a fixpoint: some ten seconds
 MOST_FIXPOINTS = 50  # for candidates that are facts themselves, each of which may need one of its own
 NOTHING: Keys = np.empty(0, dtype=np.int64)
 
