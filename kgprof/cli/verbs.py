@@ -904,6 +904,31 @@ def workloads(form: str) -> int:
     return EXIT_OK
 
 
+@cli.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
+)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def evaluate(args: tuple[str, ...]) -> int:
+    """Run linkpred (the built-in link-prediction evaluator) alone, without profiling, and print how well it ranks."""
+    from kgprof.workloads import loading
+
+    text, code = loading.evaluate(args)
+    if text:
+        to_stdout(inert(text))
+    return code
+
+
+@cli.command()
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def datasets(form: str) -> int:
+    """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and source."""
+    from kgprof.workloads import loading
+
+    to_stdout(inert(loading.datasets(form)))
+    return EXIT_OK
+
+
 @cli.command("ci-init")
 @click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
 @click.option("--workload", default=DEFAULTS.workload, show_default=True, help="What the workflow profiles.")

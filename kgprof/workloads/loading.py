@@ -102,6 +102,21 @@ def listing() -> Iterator[tuple[str, str, str]]:
         yield name, example.shows, example.source
 
 
+def evaluate(args: Sequence[str]) -> tuple[str, int]:
+    """What the built-in evaluator prints when it is run alone, and its exit code. Help needs no torch."""
+    wanted = {"-h", "--help"}
+    if wanted & set(args):
+        return _evaluator("evaluation_options").parse(args), 0
+    answer: tuple[str, int] = _evaluator("evaluation").main(args)
+    return answer
+
+
+def datasets(form: str) -> str:
+    """The graphs that the evaluator has, each with its counts, licence and source."""
+    text: str = _evaluator("datasets").listing(form)
+    return text
+
+
 def _evaluator(part: str) -> ModuleType:
     """``options`` has parse(args) and help_text(), ``workload`` build(args, seed)."""
     return importlib.import_module(f"kgprof.workloads.{catalog.EVALUATOR}.{part}")

@@ -124,7 +124,11 @@ class EvaluatorSession:
         return self.count(tick).declared()
 
     def count(self, tick: Callable[[], None]) -> CandidateResults:
-        """From the start to the end, or to the step cap, which leaves candidates unfinished."""
+        found, steps = self.search(tick)
+        return summarise(found, self._candidates, steps, self._settings)
+
+    def search(self, tick: Callable[[], None]) -> tuple[Found, int]:
+        """From the start to the end, or to the step cap, which leaves candidates unfinished; and the steps it took."""
         self._search.restart()
         steps = 0
         while not self._search.done and steps != self._max_steps:
@@ -132,7 +136,23 @@ class EvaluatorSession:
             steps += 1
             tick()
         self._result = self._search.found()
-        return summarise(self._result, self._candidates, steps, self._settings)
+        return self._result, steps
+
+    @property
+    def finished(self) -> int:
+        """Candidates that are done so far. It waits for the device."""
+        return int((self._search.found().outcome != UNFINISHED).sum())
+
+    def load(self, triples: npt.NDArray[np.int64]) -> bool:
+        """Put other candidates, as many as before, in the place of those that are there: tables, weights and what was
+        compiled stay. False where the search cannot, and another session has to be prepared."""
+        if not isinstance(self._search, SlotSearch):
+            return False
+        goals = self._search.strategy.problem.goals
+        if goals.shape[0] != len(triples) + 1:
+            return False
+        goals[:-1].copy_(torch.from_numpy(triples))
+        return True
 
     def result(self) -> Mapping[str, np.ndarray]:
         """``outcome`` int8 [N] and ``steps`` int32 [N] of the last whole evaluation; nothing before the first."""

@@ -2,18 +2,18 @@
 
 ``train.txt``, ``test.txt`` and, where present, ``valid.txt`` hold one triple a line, either tab-separated
 (``head<TAB>relation<TAB>tail``) or as a Prolog fact (``relation(head,tail).``); each file is wholly one or the other.
-``rules.txt`` holds one rule a line (see rules.py). UTF-8; names are text, so ``06845599`` keeps its zero; blanks around
-a name do not belong to it. Blank lines are passed over, and so are comments, lines that begin with ``%`` or ``#``. In a
-tab-separated file such a line with a tab in it might be meant as a triple: that is an error, and the Prolog form, where
-names can be quoted, is the way to write it.
+``rules.txt`` holds one rule a line (see rules.py), ``domain2constants.txt`` a domain a line with its constants. UTF-8;
+names are text, so ``06845599`` keeps its zero; blanks around a name do not belong to it. Blank lines are passed over,
+and so are comments, lines that begin with ``%`` or ``#``. In a tab-separated file such a line with a tab in it might be
+meant as a triple: that is an error, and the Prolog form, where names can be quoted, is the way to write it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ from kgprof.workloads.linkpred.rules import (
     Atom,
     MalformedTextError,
     Rule,
+    RuleFormat,
     RuleText,
     parse_fact,
     parse_rule,
@@ -61,6 +62,7 @@ class KnowledgeGraph:
     test: Triples
     rules: tuple[Rule, ...]  # in file order
     notes: tuple[str, ...] = ()
+    domains: Triples | None = None  # int64 [C + 1], the domain of each constant; corruptions stay within one
 
     def describe(self, atom: Sequence[int]) -> str:
         """The atom as Prolog text. Ids above the constants' are variables, and so are negative ones."""
@@ -89,6 +91,7 @@ def build(
     test: Iterable[Triple],
     valid: Iterable[Triple] = (),
     rules: Sequence[RuleText] = (),
+    notes: Sequence[str] = (),
 ) -> KnowledgeGraph:
     """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
     splits = {"train": list(train), "valid": list(valid), "test": list(test)}
@@ -112,7 +115,7 @@ def build(
         valid=rows["valid"],
         test=rows["test"],
         rules=numbered,
-        notes=tuple(_notes(splits, rows, numbered)),
+        notes=(*_notes(splits, rows, numbered), *notes),
     )
 
 
@@ -133,17 +136,44 @@ def load_directory(path: Path) -> KnowledgeGraph:
     """The graph in ``path``. Raises InputError with file and line where a file is missing or a line malformed."""
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "no such directory"
-        raise InputError(f"{state}; expected one with train.txt, test.txt and rules.txt", path=path)
+        raise InputError(f"{state}; expected one with train.txt and test.txt", path=path)
     train = _read_triples(path / "train.txt")
     test = _read_triples(path / "test.txt")
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
-    return build(name=path.resolve().name, train=train, test=test, valid=valid, rules=_read_rules(path / "rules.txt"))
+    held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
+    # Without a file of rules there are none, and whoever asked for the graph mines them.
+    rules, notes = _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
+    graph = build(name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes)
+    domains = path / "domain2constants.txt"
+    return replace(graph, domains=_read_domains(domains, graph)) if domains.exists() else graph
 
 
-def _read_rules(path: Path) -> list[RuleText]:
-    if not path.exists():
-        hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
-        raise InputError("no such file, and this version does not mine rules from the triples", path=path, hint=hint)
+def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
+    """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be quoted."""
+    numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
+    domains: Triples = np.zeros(len(numbers) + 1, dtype=np.int64)
+    with _located(path) as at:
+        for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
+            name, *constants = _WORD.findall(line)
+            if not constants:
+                raise MalformedTextError(f"expected `domain constant constant ...`, found {name!r} alone")
+            for word in constants:
+                text = word[1:-1] if word[0] == "'" else word
+                number = numbers.get(text, 0)  # it may list constants that this graph does not hold
+                if number and domains[number] not in (0, domain):
+                    raise MalformedTextError(f"{text!r} is in a domain already; a constant has one")
+                if number:
+                    domains[number] = domain
+        if missing := [text for text, number in numbers.items() if not domains[number]]:
+            raise MalformedTextError(f"{missing[0]!r} is in no domain ({len(missing)} of {len(numbers)} constants)")
+    return domains
+
+
+_WORD = re.compile(r"'[^']*'|\S+")
+
+
+def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
+    """The rules, and notes about those that may not mean what they say; ``held``: the constants of the triples."""
     lines = _data_lines(_text(path))
     if not lines:
         raise InputError("no rule in it; expected at least one", path=path)
@@ -151,12 +181,35 @@ def _read_rules(path: Path) -> list[RuleText]:
         at.line, first = lines[0]
         form = rule_format(first)
         rules: list[RuleText] = []
+        unknown: list[str] = []
+        ground: list[str] = []
         for at.line, line in lines:
             if rule_format(line) is not form:
                 wanted = f"expected `{form.value}` as on line {lines[0][0]}"
                 raise MalformedTextError(f"{wanted}; a file holds one form of rules, not both")
-            rules.append(parse_rule(line, form, index=len(rules)))
-    return rules
+            rules.append(rule := parse_rule(line, form, index=len(rules)))
+            terms = {term for atom in rule.atoms for term in atom[1:]}
+            for term in sorted(terms, key=lambda term: term.text):
+                if term.is_variable and term.text in held and form is RuleFormat.ARROW:
+                    raise MalformedTextError(
+                        f"{term.text!r} reads as a variable, and a triple holds it as a constant; "
+                        f"quote it for the constant ('{term.text}'), or give the variable another letter"
+                    )
+                if not term.is_variable and term.text not in held:
+                    unknown.append(f"line {at.line} names {term.text!r}")
+            if not any(term.is_variable for term in terms):
+                ground.append(f"line {at.line}")
+    notes = []
+    if unknown:
+        notes.append(f"{path.name}: constants that no triple holds: {_first(unknown)}")
+    if ground:
+        notes.append(f"{path.name}: rules without a variable: {_first(ground)}")
+    return rules, notes
+
+
+def _first(places: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(places) - most} more" if len(places) > most else ""
+    return ", ".join(places[:most]) + more
 
 
 def _read_triples(path: Path) -> list[Triple]:

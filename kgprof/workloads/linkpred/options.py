@@ -15,13 +15,12 @@ from typing import Any
 import click
 
 from kgprof.errors import InputError, UsageError
-from kgprof.workloads.linkpred import family_tree, graph
+from kgprof.workloads.linkpred import datasets, family_tree, graph, mining
 from kgprof.workloads.loading import did_you_mean
 
 SHOWS = "knowledge-graph link prediction: a policy network and a unification engine, strategy against strategy"
 SOURCE = "S0 and S3"
 FAMILY_TREE = "family-tree"
-WITHOUT_RULES = ("umls", "kinships", "nations")  # real graphs, whose rules would have to be mined
 DTYPES = ("float64", "float32")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
@@ -116,11 +115,10 @@ DIRECTORY_CAPS: Mapping[str, int] = {"max_atoms": 6, "max_children": 32}
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
 LATER: Mapping[str, str] = {
     "--layout": "result layouts come with the strategy `recycled`",
-    "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
-    "--checkpoint": "an evaluation runs from start to end in one process",
-    "--resume": "an evaluation runs from start to end in one process",
+    "--chunk": "kgprof evaluate has it",
+    "--checkpoint": "kgprof evaluate has it",
+    "--resume": "kgprof evaluate has it",
     "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
-    "--mine-rules": "write the rules into rules.txt of the --data directory",
     "--tensordict": "the state lives in plain tensors",
 }
 
@@ -132,7 +130,7 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
             if name == later or name.startswith(f"{later}-"):
-                raise UsageError(f"{name} is not in this version", hint=remark)
+                raise UsageError(f"kgprof profile linkpred has no option {name}", hint=remark)
     try:
         # standalone_mode would print and exit; make_context only parses.
         context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
@@ -143,7 +141,11 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
     except click.UsageError as error:
         raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
     given = {name: value for name, value in context.params.items() if value is not None and value is not False}
-    return _options(given)
+    return from_given(given)
+
+
+def parameters() -> Sequence[click.Parameter]:
+    return _COMMAND.params
 
 
 def help_text() -> str:
@@ -154,15 +156,25 @@ def help_text() -> str:
 
 def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
     """The graph that ``options`` name. Raises InputError for a directory that cannot be read."""
-    if options.data is not None:
-        return graph.load_directory(options.data)
-    return family_tree.generate(_family_tree_size(options.dataset), seed)
+    if options.data is None and options.dataset not in datasets.PACKAGED:
+        return family_tree.generate(_family_tree_size(options.dataset), seed)
+    folder = options.data if options.data is not None else datasets.folder(options.dataset)
+    loaded = graph.load_directory(folder)
+    if (folder / "rules.txt").exists():
+        return loaded
+    rules, note = mining.mined(loaded)
+    if not rules:
+        hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
+        raise InputError(f"no rules.txt, and nothing to mine: {note}", path=folder, hint=hint)
+    return dataclasses.replace(loaded, rules=rules, notes=(*loaded.notes, note))
 
 
-def _options(given: Mapping[str, Any]) -> LinkpredOptions:
+def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
+    """Presets and defaults under what was given. Raises UsageError."""
     if "data" in given and "dataset" in given:
         raise UsageError("--data and --dataset exclude each other", hint="give one of them")
-    caps = DIRECTORY_CAPS if "data" in given else {}
+    from_outside = "data" in given or given.get("dataset") in datasets.PACKAGED
+    caps = DIRECTORY_CAPS if from_outside else {}
     values = {**caps, **PRESETS[given.get("preset", "small")], **given}
     for name in ("queries", "corruptions"):
         if values.get(name) == ALL:
@@ -180,12 +192,13 @@ def _options(given: Mapping[str, Any]) -> LinkpredOptions:
 def _family_tree_size(dataset: str) -> int:
     """The size in ``family-tree[:size]``. Raises UsageError for any other dataset."""
     name, colon, size = dataset.partition(":")
-    if name in WITHOUT_RULES:
-        hint = "use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt"
-        raise UsageError(f"dataset {name!r} comes without rules, and rule mining is not in this version", hint=hint)
+    if dataset in datasets.PACKAGED:
+        return 0
     if name != FAMILY_TREE:
-        hint = f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own"
-        raise UsageError(f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *WITHOUT_RULES))}", hint=hint)
+        hint = (
+            f"there are {FAMILY_TREE}[:SIZE], {', '.join(datasets.PACKAGED)}; --data DIR reads a directory of your own"
+        )
+        raise UsageError(f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *datasets.PACKAGED))}", hint=hint)
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
@@ -194,7 +207,7 @@ def _family_tree_size(dataset: str) -> int:
     return int(size)
 
 
-def _number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+def number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
     """From 1 on, or ALL where the option takes it."""
     if value is None or (value == ALL and ALL in str(parameter.metavar)):
         return value
@@ -215,7 +228,7 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
         type=kind,
         default=None,
         metavar=metavar,
-        callback=_number if metavar in ("N", f"N|{ALL}") else None,
+        callback=number if metavar in ("N", f"N|{ALL}") else None,
         help=f"{meaning}  [{default}]",
     )
 
@@ -227,8 +240,17 @@ _COMMAND = click.Command(
     help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
     "whether a policy network finds a proof of it. Defaults stand in brackets.",
     params=[
-        _option("dataset", "NAME", f"Built-in graph: {FAMILY_TREE}, or {FAMILY_TREE}:SIZE with SIZE people."),
-        _option("data", "DIR", "Directory with train.txt, test.txt, rules.txt, perhaps valid.txt.", "none"),
+        _option(
+            "dataset",
+            "NAME",
+            f"Graph by name (kgprof datasets): {FAMILY_TREE}[:SIZE] with SIZE people, {', '.join(datasets.PACKAGED)}.",
+        ),
+        _option(
+            "data",
+            "DIR",
+            "Directory with train.txt, test.txt, perhaps valid.txt, rules.txt (else mined), domain2constants.txt.",
+            "none",
+        ),
         _option("queries", "N|all", "Test triples to evaluate, a seeded choice."),
         _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
         _option("depth", "N", "Most choices in a proof."),

@@ -32,7 +32,7 @@ derived again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kgprof.workloads.linkpred.caps import Caps, Dropped, Selection
@@ -79,22 +79,9 @@ class Prover:
         """The children of ``state`` while ``own`` is being proved, and what the caps dropped."""
         if not state:
             return (FALSE_STATE,), Dropped()
-        selected = 0
-        if self.selection is Selection.MOST_BOUND:
-            selected = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
-        goal, rest = state[selected], state[:selected] + state[selected + 1 :]
-        first, second = (term if self._is_constant(term) else ANY for term in goal[1:])
-        facts = self.facts.get((goal[0], first, second), [])
-        rules = self.rules.get(goal[0], [])
-        resolvents = [
-            *(self._resolve(goal, fact, (), rest) for fact in facts[: self.caps.facts] if fact != own),
-            *(self._resolve(goal, rule.head, rule.body, rest) for rule in rules[: self.caps.rules]),
-        ]
-        pruned = [
-            tuple(atom for atom in resolvent if atom == own or atom not in self.known)
-            for resolvent in resolvents
-            if resolvent is not None
-        ]
+        goal, rest = self._selected(state)
+        facts, rules = self._matching(goal)
+        pruned = [atoms for _, atoms in self._resolvents(goal, rest, own)]
         short = [atoms for atoms in pruned if len(atoms) <= self.caps.atoms]
         different = dict.fromkeys(self._canonical(atoms) for atoms in short)
         if () in different:
@@ -125,6 +112,33 @@ class Prover:
         else:
             outcome = FAILED if path[-1] == FALSE_STATE else TRUNCATED
         return Proof(outcome=outcome, steps=len(path) - 1, dropped=dropped, path=tuple(path))
+
+    def resolvents(self, state: State, own: Atom) -> Iterator[tuple[float, State]]:
+        """What ``derive`` makes its children from, in its order and canonical; each with its rule's weight, a fact's
+        being 1."""
+        for weight, atoms in self._resolvents(*self._selected(state), own):
+            yield weight, self._canonical(atoms)
+
+    def _selected(self, state: State) -> tuple[Atom, State]:
+        """The goal and the other atoms."""
+        selected = 0
+        if self.selection is Selection.MOST_BOUND:
+            selected = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
+        return state[selected], state[:selected] + state[selected + 1 :]
+
+    def _matching(self, goal: Atom) -> tuple[list[Atom], list[Rule]]:
+        first, second = (term if self._is_constant(term) else ANY for term in goal[1:])
+        return self.facts.get((goal[0], first, second), []), self.rules.get(goal[0], [])
+
+    def _resolvents(self, goal: Atom, rest: State, own: Atom) -> Iterator[tuple[float, State]]:
+        facts, rules = self._matching(goal)
+        resolved = [
+            *((1.0, self._resolve(goal, fact, (), rest)) for fact in facts[: self.caps.facts] if fact != own),
+            *((rule.weight, self._resolve(goal, rule.head, rule.body, rest)) for rule in rules[: self.caps.rules]),
+        ]
+        for weight, atoms in resolved:
+            if atoms is not None:
+                yield weight, tuple(atom for atom in atoms if atom == own or atom not in self.known)
 
     def _resolve(self, goal: Atom, head: Atom, body: Iterable[Atom], rest: State) -> State | None:
         """``body`` and ``rest`` under the unifier of ``goal`` and ``head``; None where there is none."""

@@ -41,7 +41,12 @@ def rank(scores: Floats, candidates: Candidates) -> Ranking:
     if scores.shape != (len(candidates.triples),):
         raise ValueError(f"{scores.shape} scores for {len(candidates.triples)} candidates")
     missing = np.isnan(scores)
-    first, last = _places(np.where(missing, -np.inf, scores), candidates.slots)
+    first, last = places(np.where(missing, -np.inf, scores), candidates.slots)
+    return Ranking(metrics=metrics_of(first, last), nan_scores=int(missing.sum()))
+
+
+def metrics_of(first: Places, last: Places) -> tuple[RankMetrics, ...]:
+    """Of the places, int64 [Q, 2], that ties leave to each query on each side."""
     sides = [*zip(SIDES, first.T, last.T, strict=True), (BOTH_SIDES, first.ravel(), last.ravel())]
     metrics = []
     for (side, low, high), ties in itertools.product(sides, TIES):
@@ -57,10 +62,10 @@ def rank(scores: Floats, candidates: Candidates) -> Ranking:
             hits_at_10=hits_at_10,
         )
         metrics.append(ranked)
-    return Ranking(metrics=tuple(metrics), nan_scores=int(missing.sum()))
+    return tuple(metrics)
 
 
-def _places(scores: Floats, slots: Places) -> tuple[Places, Places]:
+def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
     """First and last place, int64 [Q, 2], that ties leave to each query on each side."""
     first = np.empty(slots.shape[:2], dtype=np.int64)
     last = np.empty_like(first)

@@ -1,10 +1,10 @@
 """Horn rules over binary predicates: their numbered form, and the two text forms they are read from.
 
 Numbered: predicates are ids (PAD, TRUE and FALSE come first), constants are ids from 1, and a rule's variables are -1,
--2, ... by first occurrence, head before body. Text: ``r0:0.93:p(x,z), q(z,y) -> h(x,y)``, where one lower-case letter
-with optional digits is a variable and all else a constant; or Prolog, ``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial
-capital or ``_`` makes a variable and ``_`` alone is a fresh one each time. Quotes make a constant of anything: ``'x'``,
-``'New York'``, with ``''`` or ``\\'`` for a quote inside.
+-2, ... by first occurrence, head before body. Text: ``r0:0.93:p(x,z), q(z,y) -> h(x,y)``, where one letter of either
+case with optional digits is a variable and all else a constant (public rule files write ``p(X,Z)``); or Prolog,
+``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial capital or ``_`` makes a variable and ``_`` alone is a fresh one each
+time. Quotes make a constant of anything: ``'x'``, ``'New York'``, with ``''`` or ``\\'`` for a quote inside.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_ARROW_VARIABLE = re.compile(r"[a-z][0-9]*", re.ASCII)
+_ARROW_VARIABLE = re.compile(r"[A-Za-z][0-9]*", re.ASCII)
 _ESCAPE = re.compile(r"\\(.)|''")
 _END_OF_LINE = ("nothing", "the end of the line")
 

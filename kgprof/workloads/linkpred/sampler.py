@@ -47,33 +47,47 @@ class Candidates:
 def sample(graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int) -> Candidates:
     """``queries`` of the test triples (None or 0: all), each with ``corruptions`` (None: all) on either side.
 
-    Corruptions are drawn without replacement from all entities, less those that make a triple of train, valid or test.
     Raises UsageError when there is nothing to evaluate, or more than fits in memory.
     """
-    chosen, notes = _choose_queries(graph, queries, seed)
-    pool = _Pool(graph)
-    available = np.array([[pool.available(query, side) for side in (HEAD, TAIL)] for query in chosen])
-    width = int(available.max()) if corruptions is None else corruptions
-    counts = np.minimum(available, width)
-    if counts.size * (1 + width) > MOST_SLOTS:
-        wanted = (
-            f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
-        )
-        raise UsageError(wanted, hint="lower --queries or --corruptions; chunks are not in this version")
-    # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
-    filled = np.arange(1 + width) <= counts[:, :, None]
-    slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
-    triples = np.repeat(np.repeat(chosen, 2, axis=0), (counts + 1).ravel(), axis=0)
-    for query, row in zip(chosen, slots, strict=True):
-        for side in (HEAD, TAIL):
-            taken = row[side, 1:][row[side, 1:] != NO_CANDIDATE]
-            key = _hash(f"{SIDES[side]} corrupted", seed, *_words(graph, query))
-            triples[taken, 1 + side] = pool.draw(query, side, len(taken), key)
-    short = 0 if corruptions is None else int((counts < corruptions).sum())
-    if short:
-        few = f"{short} of {counts.size} query sides have fewer than {corruptions} corruptions"
-        notes += (f"{few}, the fewest {counts.min()}",)
-    return Candidates(queries=chosen, triples=triples, slots=slots, notes=notes)
+    sampling = Sampling(graph, queries=queries, corruptions=corruptions, seed=seed)
+    slots = sampling.counts.size * (1 + sampling.width)
+    if slots > MOST_SLOTS:
+        wanted = f"{slots:,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
+        raise UsageError(wanted, hint="lower --queries or --corruptions; kgprof evaluate goes through them in chunks")
+    return sampling.candidates(0, len(sampling.queries))
+
+
+class Sampling:
+    """The queries, how many corruptions each has, and the candidates of any range of queries, whatever the range.
+
+    Corruptions are drawn without replacement from all entities, of the replaced one's domain where the graph has
+    domains, less those that make a triple of train, valid or test.
+    """
+
+    def __init__(self, graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int) -> None:
+        self.queries, self.notes = _choose_queries(graph, queries, seed)
+        self._graph, self._seed, self._pool = graph, seed, _Pool(graph)
+        available = np.array([[self._pool.available(query, side) for side in (HEAD, TAIL)] for query in self.queries])
+        self.width = int(available.max()) if corruptions is None else corruptions
+        self.counts: Array = np.minimum(available, self.width)  # [Q, 2]
+        short = 0 if corruptions is None else int((self.counts < corruptions).sum())
+        if short:
+            few = f"{short} of {self.counts.size} query sides have fewer than {corruptions} corruptions"
+            self.notes += (f"{few}, the fewest {self.counts.min()}",)
+
+    def candidates(self, start: int, stop: int) -> Candidates:
+        """Those of the queries from ``start`` to ``stop``, numbered from 0."""
+        chosen, counts = self.queries[start:stop], self.counts[start:stop]
+        # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
+        filled = np.arange(1 + self.width) <= counts[:, :, None]
+        slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
+        triples = np.repeat(np.repeat(chosen, 2, axis=0), (counts + 1).ravel(), axis=0)
+        for query, row in zip(chosen, slots, strict=True):
+            for side in (HEAD, TAIL):
+                taken = row[side, 1:][row[side, 1:] != NO_CANDIDATE]
+                key = _hash(f"{SIDES[side]} corrupted", self._seed, *_words(self._graph, query))
+                triples[taken, 1 + side] = self._pool.draw(query, side, len(taken), key)
+        return Candidates(queries=chosen, triples=triples, slots=slots, notes=self.notes)
 
 
 def _choose_queries(graph: KnowledgeGraph, wanted: int | None, seed: int) -> tuple[Array, tuple[str, ...]]:
@@ -97,6 +111,10 @@ class _Pool:
         texts = [graph.constants[entity - 1] for entity in self._entities]
         self._hashes: Hashes = np.array([_hash("entity", text) for text in texts], dtype=np.uint64)
         self._stride = len(graph.constants) + 1
+        # One domain for all where the graph has none.
+        domains = np.zeros(self._stride, dtype=np.int64) if graph.domains is None else graph.domains
+        self._domain_of, self._domains = domains, domains[self._entities]
+        self._domain_sizes = np.bincount(self._domains, minlength=int(domains.max()) + 1)
         # By side: sorted keys of predicate and kept argument, and the argument in the corrupted place of each.
         self._known: list[tuple[Array, Array]] = []
         for side in (HEAD, TAIL):
@@ -107,17 +125,21 @@ class _Pool:
     def _excluded(self, query: Array, side: int) -> Array:
         keys, values = self._known[side]
         key = query[0] * self._stride + query[2 - side]
-        return values[np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")]
+        found: Array = values[np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")]
+        return found
 
     def available(self, query: Array, side: int) -> int:
-        return len(self._entities) - len(self._excluded(query, side))
+        domain = self._domain_of[query[1 + side]]
+        excluded = self._excluded(query, side)
+        return int(self._domain_sizes[domain] - (self._domain_of[excluded] == domain).sum())
 
     def draw(self, query: Array, side: int, count: int, key: int) -> Array:
         """``count`` entities, those whose hash under ``key`` is smallest, smallest first."""
-        allowed = np.ones(len(self._entities), dtype=np.bool_)
+        allowed = self._domains == self._domain_of[query[1 + side]]
         allowed[np.searchsorted(self._entities, self._excluded(query, side))] = False
         entities = self._entities[allowed]
-        return entities[_smallest(_mix(self._hashes[allowed] ^ np.uint64(key)), count)]
+        drawn: Array = entities[_smallest(_mix(self._hashes[allowed] ^ np.uint64(key)), count)]
+        return drawn
 
 
 def _smallest(hashes: Hashes, count: int) -> npt.NDArray[np.intp]:

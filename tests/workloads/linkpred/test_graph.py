@@ -196,15 +196,74 @@ def test_a_missing_file_is_an_error(write: Write, file: str) -> None:
     assert str(error.value) == f"{path / file}: no such file"
 
 
-def test_without_rules_the_error_says_what_to_write(write: Write) -> None:
+def test_without_a_file_of_rules_there_are_none(write: Write) -> None:
     path = write(COLUMNS)
     (path / "rules.txt").unlink()
+
+    assert load_directory(path).rules == ()
+
+
+def test_domains_are_read_and_hold_every_constant(write: Write) -> None:
+    path = write(UPPER, domain2constants_txt="regions s elsewhere\n\ncountries  a\t'b'\n")
+
+    graph = load_directory(path)
+
+    assert graph.domains is not None
+    assert graph.constants == ("a", "b", "s")
+    assert graph.domains.tolist() == [0, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("regions s\ncountries a b s\n", "domain2constants.txt:2: 's' is in a domain already; a constant has one"),
+        ("regions s\ncountries a\n", "domain2constants.txt:2: 'b' is in no domain (1 of 3 constants)"),
+        ("regions\n", "domain2constants.txt:1: expected `domain constant constant ...`, found 'regions' alone"),
+    ],
+)
+def test_a_wrong_domain_is_named(write: Write, content: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_directory(write(UPPER, domain2constants_txt=content))
+
+    assert str(error.value).endswith(said)
+
+
+UPPER = {
+    "train.txt": "neighbor(a,b).\nlocatedInCS(b,s).\n",
+    "test.txt": "locatedInCS(a,s).\n",
+    "rules.txt": "r0:0.9:locatedInCS(X,W), neighbor(Y,X) -> locatedInCS(Y,W)\n",
+}
+
+
+def test_upper_case_letters_of_arrow_rules_are_variables(write: Write) -> None:
+    graph = load_directory(write(UPPER))
+
+    assert graph.constants == ("a", "b", "s")
+    assert graph.rules[0].body == ((3, -3, -2), (4, -1, -3))
+    assert graph.notes == ()
+
+
+@pytest.mark.parametrize("name", ["X", "x1"])
+def test_a_letter_that_is_a_variable_and_a_constant_is_an_error_that_names_both(write: Write, name: str) -> None:
+    path = write(UPPER, train_txt=f"'{name}'\tneighbor\tb\n{name}\tneighbor\tb\n")
+    (path / "rules.txt").write_text(f"r:1:neighbor(A,B) -> p(A,B)\nr:1:neighbor({name},B) -> p({name},B)\n")
 
     with pytest.raises(InputError) as error:
         load_directory(path)
 
-    assert "does not mine rules" in str(error.value)
-    assert "write rules.txt" in error.value.hint
+    assert str(error.value) == (
+        f"{path / 'rules.txt'}:2: '{name}' reads as a variable, and a triple holds it as a constant; "
+        f"quote it for the constant ('{name}'), or give the variable another letter"
+    )
+
+
+def test_a_constant_that_no_triple_holds_and_a_rule_without_variables_are_noted_with_their_lines(write: Write) -> None:
+    rules = "r:1:neighbor(X,Here) -> p(X,'b')\n\nr:1:neighbor('a','b') -> p('a','b')\n"
+
+    assert load_directory(write(UPPER, rules_txt=rules)).notes == (
+        "rules.txt: constants that no triple holds: line 1 names 'Here'",
+        "rules.txt: rules without a variable: line 3",
+    )
 
 
 def test_a_missing_directory_a_file_and_a_directory_as_file(write: Write, tmp_path: Path) -> None:

@@ -154,14 +154,6 @@ def test_bad_values_are_refused(args: list[str], said: str) -> None:
     assert said in str(refused(*args))
 
 
-@pytest.mark.parametrize("name", ["umls", "kinships", "nations"])
-def test_datasets_that_need_mined_rules_say_so(name: str) -> None:
-    error = refused("--dataset", name)
-
-    assert str(error) == f"dataset {name!r} comes without rules, and rule mining is not in this version"
-    assert "--dataset family-tree" in error.hint
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -174,14 +166,13 @@ def test_datasets_that_need_mined_rules_say_so(name: str) -> None:
         ["--checkpoint-every", "5"],
         ["--resume"],
         ["--gpus", "2"],
-        ["--mine-rules"],
         ["--tensordict"],
     ],
 )
 def test_what_comes_later_is_one_clear_error(args: list[str]) -> None:
     error = refused("--depth", "3", *args)
 
-    assert str(error) == f"{args[0].partition('=')[0]} is not in this version"
+    assert str(error) == f"kgprof profile linkpred has no option {args[0].partition('=')[0]}"
     assert error.hint
 
 

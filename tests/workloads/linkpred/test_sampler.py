@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +18,7 @@ from kgprof.workloads.linkpred import sampler
 from kgprof.workloads.linkpred.family_tree import generate
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build, load_directory
 from kgprof.workloads.linkpred.rules import RuleFormat, parse_rule
-from kgprof.workloads.linkpred.sampler import HEAD, NO_CANDIDATE, TAIL, Candidates, sample
+from kgprof.workloads.linkpred.sampler import HEAD, NO_CANDIDATE, TAIL, Candidates, Sampling, sample
 
 RULES = (parse_rule("q(X,Y) :- p(Y,X), p(X,lonely).", RuleFormat.PROLOG),)  # `lonely` occurs in no triple
 
@@ -246,3 +247,29 @@ def test_all_entities_of_wordnet_are_ranked_in_reasonable_time(shared: Path) -> 
     assert len(candidates.queries) == 100
     assert len(candidates.triples) > 100 * 2 * 40_000
     assert elapsed < 30  # 1.5 s on two quiet cores
+
+
+def test_corruptions_stay_in_the_domain_of_what_they_replace() -> None:
+    """Some corruptions of every query, all of the head's domain on one side and of the tail's on the other."""
+    words = [f"c{number}" for number in range(8)] + [f"r{number}" for number in range(4)]
+    train = [(word, "in", f"r{number % 4}") for number, word in enumerate(words[:8])]
+    graph = graph_of(train, [("c0", "in", "r1")])
+    domains = np.array([0, *(1 if text.startswith("c") else 2 for text in graph.constants)])
+
+    typed = sample(replace(graph, domains=domains), queries=None, corruptions=None, seed=0)
+
+    query, slots = typed.queries[0], typed.slots[0]
+    heads, tails = (typed.triples[slots[side, 1:][slots[side, 1:] >= 0], 1 + side] for side in (HEAD, TAIL))
+    assert {graph.constant_text(head) for head in heads} == {f"c{number}" for number in (2, 3, 4, 6, 7)}
+    assert {graph.constant_text(tail) for tail in tails} == {"r2", "r3"}
+    assert query.tolist() in typed.triples.tolist()
+
+
+def test_any_range_of_queries_has_the_candidates_that_it_has_among_all() -> None:
+    graph = generate(120, 0)
+    sampling = Sampling(graph, queries=30, corruptions=7, seed=5)
+    together = sample(graph, queries=30, corruptions=7, seed=5).triples.tolist()
+
+    apart = [sampling.candidates(start, start + 11).triples.tolist() for start in (0, 11, 22)]
+
+    assert [triple for part in apart for triple in part] == together

@@ -1,0 +1,242 @@
+"""The results of an evaluation that goes through its candidates chunk by chunk: a file a chunk, so that memory stays
+bounded and a run that was killed goes on where it was.
+
+A chunk is a range of whole queries. Its file is written whole under another name and then renamed, and begins with the
+SHA-256 of what follows: a file that is there is complete, and one that was damaged later is seen and computed again.
+``evaluation.json`` says which evaluation the folder belongs to and where its chunks begin and end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.reading.link_prediction import RankMetrics
+from kgprof.workloads.linkpred.caps import Dropped
+from kgprof.workloads.linkpred.proof import PROVED
+from kgprof.workloads.linkpred.ranking import metrics_of
+
+MANIFEST = "evaluation.json"
+REFUTED = 5  # beside the outcomes of proof.py: the closure has no proof of it, so none was searched for
+OUTCOMES = ("unfinished", "proved", "failed", "truncated", "overflow", "refuted")
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChunkResult:
+    """Everything that a chunk adds to the whole. Places are a histogram, int64 [n, 4]: side, first, last, how often."""
+
+    outcome: npt.NDArray[np.int8]
+    steps: npt.NDArray[np.int32]
+    places: Places
+    upper_places: Places  # ranked by the closure; empty without one
+    truth: npt.NDArray[np.int64]  # [outcomes, 3]: refuted, provable, not known to the closure
+    dropped: npt.NDArray[np.int64]  # [4], as in Dropped
+    # Calls of the step, NaN scores, slots without a candidate, proved ones whose replay found no proof.
+    counts: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.float64]  # []: the search alone
+
+    def packed(self) -> bytes:
+        buffer = io.BytesIO()
+        np.savez(buffer, **vars(self))
+        payload = buffer.getvalue()
+        return hashlib.sha256(payload).digest() + payload
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> ChunkResult | None:
+        """None where the bytes are not those that were written."""
+        if hashlib.sha256(data[32:]).digest() != data[:32]:
+            return None
+        try:
+            with np.load(io.BytesIO(data[32:]), allow_pickle=False) as arrays:
+                return cls(**arrays)
+        except (ValueError, TypeError, zipfile.BadZipFile):
+            return None
+
+
+def histogram(first: Places, last: Places) -> Places:
+    """``places`` of ranking.py, int64 [Q, 2] each, as a histogram."""
+    sides = np.broadcast_to(np.arange(2), first.shape)
+    rows = np.stack([sides.ravel(), first.ravel(), last.ravel()], axis=1)
+    rows, counts = np.unique(rows, axis=0, return_counts=True)
+    return np.concatenate([rows, counts[:, None]], axis=1)
+
+
+def added(one: Places, other: Places) -> Places:
+    rows, where = np.unique(np.concatenate([one, other])[:, :3], axis=0, return_inverse=True)
+    counts = np.zeros(len(rows), dtype=np.int64)
+    np.add.at(counts, where.ravel(), np.concatenate([one, other])[:, 3])
+    return np.concatenate([rows, counts[:, None]], axis=1)
+
+
+def ranked(places: Places) -> tuple[RankMetrics, ...]:
+    """In the histogram's own order, so that the float64 sums do not depend on chunks and processes."""
+    sides = [np.repeat(rows[:, 1:3], rows[:, 3], axis=0) for rows in (places[places[:, 0] == side] for side in (0, 1))]
+    first, last = (np.stack([side[:, column] for side in sides], axis=1) for column in (0, 1))
+    return metrics_of(first, last)
+
+
+class VectorHash:
+    """SHA-256 of a result vector that comes in parts: of the digest of all outcomes (int8) and that of all steps
+    (little-endian int32), in the candidates' order."""
+
+    def __init__(self) -> None:
+        self._parts = hashlib.sha256(), hashlib.sha256()
+
+    def add(self, outcome: npt.NDArray[np.int8], steps: npt.NDArray[np.int32]) -> None:
+        self._parts[0].update(np.ascontiguousarray(outcome, dtype="<i1").tobytes())
+        self._parts[1].update(np.ascontiguousarray(steps, dtype="<i4").tobytes())
+
+    def hexdigest(self) -> str:
+        return hashlib.sha256(b"".join(part.digest() for part in self._parts)).hexdigest()
+
+
+NO_PLACES: Places = np.empty((0, 4), dtype=np.int64)
+
+
+@dataclass(eq=False)
+class Total:
+    """The sum of all chunks, added in their order."""
+
+    candidates: int = 0
+    outcomes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64))
+    proof_lengths: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    slot_steps: int = 0
+    places: Places = field(default_factory=NO_PLACES.copy)
+    upper_places: Places = field(default_factory=NO_PLACES.copy)
+    truth: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64))
+    dropped: Dropped = field(default_factory=Dropped)
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
+    seconds: float = 0.0
+    vector: VectorHash = field(default_factory=VectorHash)
+    proved_vector: VectorHash = field(default_factory=VectorHash)
+
+    def add(self, chunk: ChunkResult) -> None:
+        proved = chunk.outcome == PROVED
+        lengths = np.bincount(chunk.steps[proved], minlength=len(self.proof_lengths))
+        lengths[: len(self.proof_lengths)] += self.proof_lengths
+        self.proof_lengths = lengths
+        self.outcomes = self.outcomes + np.bincount(chunk.outcome, minlength=len(OUTCOMES))
+        self.candidates += len(chunk.outcome)
+        self.slot_steps += int(chunk.steps.sum(dtype=np.int64))
+        self.places = added(self.places, chunk.places)
+        self.upper_places = added(self.upper_places, chunk.upper_places)
+        self.truth = self.truth + chunk.truth
+        self.dropped = self.dropped.plus(Dropped(*chunk.dropped.tolist()))
+        self.counts = self.counts + chunk.counts
+        self.seconds += float(chunk.seconds)
+        self.vector.add(chunk.outcome, chunk.steps)
+        # What pruning does not change: which candidates are proved, and in how many steps.
+        self.proved_vector.add(proved.astype(np.int8), np.where(proved, chunk.steps, 0).astype(np.int32))
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    settings: dict[str, str]  # what the result depends on
+    bounds: list[int]  # chunk i holds the queries from bounds[i] to bounds[i + 1]
+
+
+class Checkpoint:
+    """A folder of chunk files. ``folder`` None: a temporary one, which is gone in the end."""
+
+    def __init__(
+        self, folder: Path | None, settings: Mapping[str, str], bounds: Sequence[int], *, resume: bool
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="kgprof-chunks-") if folder is None else None
+        self.folder = Path(self._temporary.name) if self._temporary is not None else folder or Path()
+        self.kept = folder is not None
+        wanted = Manifest(version=1, settings=dict(settings), bounds=list(bounds))
+        manifest = self.folder / MANIFEST
+        there = self.kept and manifest.exists()
+        if there and not resume:
+            hint = f"continue it with --resume {folder}, or name another folder"
+            raise UsageError(f"{folder} already holds a checkpoint", hint=hint)
+        known = _manifest(manifest) if there else wanted
+        differing = [name for name in wanted.settings if wanted.settings[name] != known.settings.get(name)]
+        if differing or known.version != wanted.version:
+            name = (differing or ["version"])[0]
+            before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
+            hint = "give the options that it was begun with, or begin another one with --checkpoint"
+            raise UsageError(f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint)
+        self.bounds = known.bounds
+        if not there:
+            self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))
+
+    @property
+    def chunks(self) -> int:
+        return len(self.bounds) - 1
+
+    def load(self, chunk: int) -> ChunkResult | None:
+        """None where it is not there yet. Raises InputError where it is damaged."""
+        path = self._path(chunk)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        result = ChunkResult.unpacked(data)
+        if result is None:
+            raise InputError("is damaged", path=path)
+        return result
+
+    def save(self, chunk: int, result: ChunkResult) -> None:
+        self._write(self._path(chunk).name, result.packed())
+
+    def close(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _path(self, chunk: int) -> Path:
+        return self.folder / f"chunk-{chunk:06}.bin"
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Raises OutputError. Afterwards the file is there whole, or as it was before."""
+        partial = self.folder / f"{name}.{os.getpid()}.partial"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.folder / name)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            hint = "make room and run again"
+            if self.kept:
+                hint = f"the chunks that are finished stay there; make room, then go on with --resume {self.folder}"
+            raise OutputError(f"{self.folder} cannot be written: {error.strerror}", hint=hint) from None
+
+
+def _manifest(path: Path) -> Manifest:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+    except msgspec.MsgspecError as error:
+        hint = "the chunks beside it cannot be told apart without it; begin another one with --checkpoint"
+        raise InputError(f"is damaged: {error}", path=path, hint=hint) from None
+
+
+def bounds(counts: npt.NDArray[np.int64], most: int) -> list[int]:
+    """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or one query;
+    ``counts`` int64 [Q, 2] are the corruptions."""
+    found, held = [0], 0
+    for query, size in enumerate((counts + 1).sum(axis=1).tolist()):
+        if held and held + size > most:
+            found.append(query)
+            held = 0
+        held += size
+    return [*found, len(counts)]

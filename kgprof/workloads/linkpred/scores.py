@@ -1,0 +1,70 @@
+"""Scores that tell proved candidates apart, where 1 and 0 alone leave most ranks to ties.
+
+``probability`` is the log of the probability that the policy gives to the path it took: at each state the softmax over
+the logits of the children. ``weights`` is the log of the product of the weights of the rules that the path used; a fact
+weighs 1. Both walk the path of a proved candidate again, in plain Python and float64; what is not proved scores -inf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kgprof.workloads.linkpred.graph import PAD, Atom
+from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
+from kgprof.workloads.linkpred.proof import PROVED, TRUE_STATE, Prover, State
+
+
+class Scorer:
+    """``score`` is "probability" or "weights"."""
+
+    def __init__(self, prover: Prover, policy: PolicyNetwork, score: str, depth: int) -> None:
+        self._prover = prover
+        self._policy = policy
+        self._by_weights = score == "weights"
+        self._depth = depth
+        self.unlike = 0  # proved in the search, and not on the path that float64 takes
+
+    def scores(self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+        """float64 [N] of int64 [N, 3] and the outcome of each."""
+        scores = np.full(len(triples), -np.inf)
+        for row in np.flatnonzero(outcome == PROVED):
+            predicate, first, second = triples[row].tolist()
+            scores[row] = self._score((predicate, first, second))
+        return scores
+
+    def _score(self, query: Atom) -> float:
+        total = 0.0
+
+        def chooser(parent: State, children: Sequence[State]) -> int:
+            nonlocal total
+            rows = torch.tensor([*map(self._padded, (parent, *children))], dtype=torch.int32)
+            encoded = self._policy.encode(rows)
+            logits = self._policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+            child = int(choose(logits).child)
+            if self._by_weights:
+                total += self._log_weight(parent, children[child], query)
+            else:
+                total += float(torch.log_softmax(logits[0], 0)[child])
+            return child
+
+        proof = self._prover.prove(query, chooser, self._depth)
+        if proof.outcome != PROVED:
+            self.unlike += 1
+            return -math.inf
+        return total
+
+    def _padded(self, state: State) -> State:
+        return state + ((PAD, 0, 0),) * (self._prover.caps.atoms - len(state))
+
+    def _log_weight(self, parent: State, child: State, own: Atom) -> float:
+        """Of the first fact or rule, in the order of the children, that leads from ``parent`` to ``child``."""
+        return next(
+            math.log(weight) if weight else -math.inf
+            for weight, atoms in self._prover.resolvents(parent, own)
+            if atoms == (() if child == TRUE_STATE else child)
+        )
