@@ -91,7 +91,7 @@ def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pyte
 
     assert (code, out) == (2, "")
     assert err.count("kgprof: error:") == 1
-    assert f"{tmp_path / 'nowhere'}: no such file or folder" in err
+    assert f"{tmp_path / 'nowhere'}: file or folder not found" in err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_comparison_is_refused_as_a_side(
     code, _, err = here(capsys, "compare", base, tmp_path / "compared")
 
     assert code == 2
-    assert f"{tmp_path.name}/compared is a comparison, and no side of one" in err
+    assert f"{tmp_path.name}/compared is itself a comparison and cannot be one of its sides" in err
 
 
 def test_two_workloads_are_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,8 +30,8 @@ FILES = ("capture.json", "capture.html")
 def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.CaptureCase, ...]:
     """Raises UsageError for a case or a workload that cannot be."""
     if programs.is_program(workload):
-        why = f"{workload} is a script, which runs from its first line to its last: nothing of it can be captured"
-        raise UsageError(why, hint="name a function of it, file.py:name")
+        why = f"{workload} is a script, so nothing in it can be captured"
+        raise UsageError(why, hint="name one of its functions: file.py:name")
     return captures.chosen(names, every=every, built_in=workload in catalog.BUILT_IN)
 
 

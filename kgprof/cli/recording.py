@@ -98,7 +98,7 @@ def run_here(
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(quiet), context.job) as printed:
-            phases.phase(f"until it is whole, the result is in {work.folder}", None)
+            phases.phase(f"until it is complete, the result is in {work.folder}", None)
             redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
             try:
                 record(options, work.folder, phases, echo=printed, redact=redact)

@@ -64,13 +64,16 @@ def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Pa
     return folder / "report.html"
 
 
-def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
+def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None, job: Job) -> None:
     folder = None if store.is_stream(path) else path.parent
-    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder)})
+    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder, job)})
 
 
-def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
-    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout."""
+def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None, job: Job | None = None) -> str:
+    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout. ``job``: whose
+    pages a comment may link."""
+    if form == Markdown.name and job is not None:
+        return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
     return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
 
 
@@ -135,10 +138,8 @@ def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | Non
     elif (carried := looked_through(file, private, LOOKED_THROUGH_BYTES)) is not None:
         safe = carried
     else:
-        message = (
-            f"cannot be looked through for secrets: it breaks off, or is larger than {LOOKED_THROUGH_BYTES:,} bytes"
-        )
-        raise InputError(message, path=file, hint="--no-redact copies it as it is")
+        message = f"cannot be searched for secrets: it is truncated, or larger than {LOOKED_THROUGH_BYTES:,} bytes"
+        raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
 
 
@@ -147,9 +148,12 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     if job.summary is None:
         return
     wrong = append_summary(
-        job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
+        job.summary,
+        lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url, source_url=job.source_url).render(
+            profile
+        ),
     )
-    added = f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
+    added = f"the summary was added to the job summary: {job.summary} (--no-ci leaves it out)"
     inform(f"warning: {wrong}" if wrong else added)
 
 
@@ -163,9 +167,9 @@ def emit(
     text = otherwise
     for output in outputs:
         if output.path is not None:
-            write_rendered(output.path, output.form, profile, recording)
+            write_rendered(output.path, output.form, profile, recording, job)
             continue
-        text = rendered(output.form, profile, recording, None)
+        text = rendered(output.form, profile, recording, None, job)
         if job.parses_log:
             text = inert_document(text, render.by_name(output.form).suffix)
     if text is None:
@@ -222,6 +226,6 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     need = "needs" if new == 1 else "need"
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
     if not entries:
-        left = ": nothing fails, so there is nothing to accept, and the file may be deleted"
+        left = ": nothing fails, so there is nothing to accept, and the file can be deleted"
     inform(f"{path}: {plural(len(entries), 'accepted finding')}{left}")
     return EXIT_OK

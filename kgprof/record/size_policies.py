@@ -78,7 +78,7 @@ def compare_policies(
     calls = tuple(sizes) or seen.sizes
     if len(set(calls)) < 2:
         return m.Skipped(
-            reason=f"the program calls {seen.function} with one size only, {calls[0]}; --sizes gives others"
+            reason=f"the program calls {seen.function} with one size only ({calls[0]}); give others with --sizes"
         )
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:
@@ -132,7 +132,7 @@ def lines_for(policy: m.SizePolicy, function: str, tensor: str, sizes: Sequence[
     setting = {m.SizePolicy.STATIC: ", dynamic=False", m.SizePolicy.DYNAMIC: ", dynamic=True"}.get(policy, "")
     line = f"compiled = torch.compile({function}{setting})"
     if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
-        return f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # a graph for each size\n{line}"
+        return f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # one graph per size\n{line}"
     return line
 
 
@@ -254,7 +254,7 @@ def captured(question: Question, options: m.Options) -> Called:
         for called in calls:
             if called.sizes:
                 return called
-    raise UsageError(f"{options.workload} gives no tensor to what it compiles", hint=HINT)
+    raise UsageError(f"{options.workload} passes no tensor to its compiled function", hint=HINT)
 
 
 def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:

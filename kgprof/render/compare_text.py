@@ -69,7 +69,7 @@ def _table(compared: m.Comparison) -> Iterable[str]:
         row[-1] += f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
     yield from aligned((_COLUMNS, *rows), [column.number for column in table.columns])
     if hidden := len(metrics) - len(shown):
-        yield f"{plural(hidden, 'further metric')} the same or not observed"
+        yield f"{plural(hidden, 'metric')} unchanged or not measured"
     for note in dict.fromkeys(metric.note for metric in shown if metric.note):
         yield f"note: {one_line(note, LENGTH)}"
     yield ""
@@ -100,12 +100,12 @@ def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterabl
 
 def _trust(compared: m.Comparison) -> Iterable[str]:
     if compared.environment:
-        so = "compared all the same, as asked" if compared.comparable else "so no time is judged"
+        so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
         yield f"the environments differ, {so}"
         for change in compared.environment:
             yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
     for setting in compared.settings:
-        yield f"asked for otherwise: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
+        yield f"settings differ: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
     for run in compared.runs:
         if run.status is not m.Presence.BOTH:
             yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, NAME)}"

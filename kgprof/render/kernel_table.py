@@ -27,7 +27,7 @@ def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tupl
             blocks.append(kernel_table(run, kernels, root, limits))
         else:
             calls = sum(kernel.count for kernel in kernels.rows)
-            blocks.append(f"Left out of this page to keep it small; report.json holds {calls:,} calls with {total}.")
+            blocks.append(f"Omitted to keep the page small; report.json has {calls:,} calls with {total}.")
         caption = (
             f"{plural(len(kernels.rows), 'name')}, {total} of {unit} in {plural(kernels.steps, 'step')}, "
             f"{kernels.measured_in.upper()} pass"

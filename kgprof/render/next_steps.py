@@ -22,7 +22,7 @@ def next_steps(profile: m.Profile) -> Table:
         rows.append(
             (Cell(action.text, below=(Small((what,), "place" if action.fix else "below"), Small((about,)))), saves)
         )
-    return plain(TITLE, ("what happens, and what to write", "saves at most"), rows, style="")
+    return plain(TITLE, ("problem and fix", "saves at most"), rows, style="")
 
 
 def lines(profile: m.Profile) -> Iterator[tuple[str, str, str]]:

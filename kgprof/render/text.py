@@ -136,7 +136,7 @@ def _head(console: Console, profile: m.Profile) -> None:
 def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
     console.print(terminal(run_table.run_table(profile.runs, shown, "")))
-    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
+    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
             say(console, f"{run.key.slug} {ended}", "red")
@@ -198,7 +198,7 @@ def _findings(console: Console, profile: m.Profile) -> None:
 def _watched(console: Console, profile: m.Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
-        say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
+        say(console, f"trade-off: {practices.WEIGHED.get(weighed.verdict, weighed.verdict)}: {weighed.text}")
     earned = economics_table.sentences(profile)
     for sentence in earned:
         say(console, f"economics: {sentence}")
@@ -231,9 +231,9 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     for sentence in origin_table.sentences(kernels):
         say(console, sentence)
     if isinstance(kernels.roofline, m.Roofline):
-        say(console, f"against the card: {roofline_table.sentence(kernels, kernels.roofline)}")
+        say(console, f"roofline: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        say(console, f"held against HTA: {holistic_table.sentence(run.holistic)}")
+        say(console, f"cross-check with HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:
         say(console, f"note: {warning}", indent="  ")
     console.print()

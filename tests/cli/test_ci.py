@@ -167,7 +167,7 @@ def test_a_full_summary_is_left_alone_and_said(tmp_path: Path) -> None:
 
     wrong = append_summary(path, lambda room: "ours")
 
-    assert wrong == f"the job summary is full ({SUMMARY_BYTES:,} bytes are in it), so this run is not in it: {path}"
+    assert wrong == f"the job summary is full ({SUMMARY_BYTES:,} bytes), so this run was left out of it: {path}"
     assert path.stat().st_size == SUMMARY_BYTES
 
 

@@ -111,7 +111,7 @@ def test_junit_says_the_verdict_whatever_it_is_about(exit_code: int, ends: str) 
     profile = msgspec.structs.replace(profiles.comparison(), exit_code=exit_code)
     root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
 
-    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head is not worse than base")
+    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head has no regression against base")
 
     assert [child.tag for child in case] == [ends]
     assert (case[0].text or "").splitlines() == [profile.verdict.text, *profile.verdict.reasons]

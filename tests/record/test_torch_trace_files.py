@@ -325,10 +325,10 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("report", "--torch-trace", "missing"), "missing: no such file or folder"),
+        (("report", "--torch-trace", "missing"), "missing: file or folder not found"),
         (("report", "--torch-trace", "."), "holds no dedicated_log_torch_trace_*.log"),
-        (("report", "somewhere", "--torch-trace", "."), "report reads one thing"),
-        (("report",), "report reads one thing"),
+        (("report", "somewhere", "--torch-trace", "."), "report needs exactly one input"),
+        (("report",), "report needs exactly one input"),
         (("check-graphs", "x.py:f", "--torch-trace", "."), "--torch-trace runs nothing, so workload"),
         (("check-graphs", "--torch-trace", ".", "--steps", "3"), "--torch-trace runs nothing, so steps"),
     ],

@@ -11,7 +11,7 @@ from kgprof.render import by_name
 from kgprof.render.checked_rules import checked_rules
 from tests.render import profiles
 
-NOT_THERE = Skipped(reason="it is not in a TORCH_TRACE directory")
+NOT_THERE = Skipped(reason="a TORCH_TRACE directory does not contain it")
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")
 
 

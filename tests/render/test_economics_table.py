@@ -37,7 +37,7 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
 
 def test_what_is_not_known_is_said_once_a_run_with_its_reason() -> None:
     assert economics_table(profiles.watched(), LIMITS).notes == (
-        "torch_cond.default: the break-even: it is not faster than eager beyond the noise",
+        "torch_cond.default: the break-even: not measurably faster than eager",
         "fused.default: the eager run: this strategy was not run in mode eager; add --mode eager",
     )
 

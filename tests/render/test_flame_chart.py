@@ -33,8 +33,8 @@ def test_one_sentence_says_what_took_longest_and_what_the_recorder_took() -> Non
     found = chart(flame())
 
     assert found.lead == (
-        "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
-        "the recorder's own frames took 1.3 %."
+        "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 "
+        "%); kgprof overhead frames took 1.3 %."
     )
     assert found.caption == "0.596 ms a step over 5 steps, STACK pass"
 
@@ -98,7 +98,7 @@ def test_kgprofs_wrapper_of_a_workload_is_the_recorders_and_what_it_calls_is_not
         )
     )
 
-    assert found.lead.endswith("the recorder's own frames took 50.0 %.")
+    assert found.lead.endswith("kgprof overhead frames took 50.0 %.")
 
 
 def test_runs_beyond_the_limit_keep_their_table() -> None:

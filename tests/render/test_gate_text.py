@@ -34,7 +34,7 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
         "fused.default  graph-breaks        0         1            exceeded",
         "fused.default  skipped-frames      0         0            held",
         "fused.default  recompiles          0         4            exceeded",
-        "no backend in Inductor's place, --fail-on error, 2 findings",
+        "the default backend, --fail-on error, 2 findings",
         "",
         "FAILED: gate failed: fused.default: 1 over the budget of 0 graph-breaks",
         "  also: fused.default: 4 over the budget of 0 recompiles",

@@ -103,7 +103,7 @@ def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:
 
     text = Markdown().render(redacted(given, PrivateNames()))
 
-    box = text[text.index("What this file contains") :]
+    box = text[text.index("Contents of this file") :]
     assert "- Left out: home directories (1)\n" in box
-    assert "- Source lines: 0 lines, of the repository only (--include-source repo)\n" in box
+    assert "- Source lines: 0 lines, only from the repository (--include-source repo)\n" in box
     assert "bob" not in text

@@ -66,16 +66,16 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
         guarded="torch_cond.default",
         always="fused.default",
         figures=(
-            Fact(name="further reads a step", value="1.00"),
-            Fact(name="they take, ms/step", value="0.310"),
-            Fact(name="work saved, ms/step", value="0.0400"),
+            Fact(name="extra syncs per step", value="1.00"),
+            Fact(name="wait per step, ms", value="0.310"),
+            Fact(name="net saving, ms/step", value="0.0400"),
             Fact(name="torch_cond.default", value="1.84 ms (1.78\N{EN DASH}1.95, n = 306)"),
             Fact(name="fused.default", value="1.51 ms (1.46\N{EN DASH}1.60, n = 306)"),
         ),
     )
     assert unknown.place is None
     assert unknown.figures[1] == Fact(
-        name="they take, ms/step", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
+        name="wait per step, ms", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
     )
 
 

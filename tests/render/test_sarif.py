@@ -273,7 +273,7 @@ def test_more_results_than_code_scanning_shows_are_cut_and_it_says_so() -> None:
 
     notes = [note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]]
     assert len(run["results"]) == LIMIT
-    assert "5 of 1,005 findings are left out; report.json holds them" in notes
+    assert "5 of 1,005 findings are left out; report.json has them" in notes
     assert run["properties"]["findings"] == 1005
 
 

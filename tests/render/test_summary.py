@@ -123,8 +123,7 @@ def test_how_far_the_machine_moved_over_the_rounds_is_said_once() -> None:
     notes = summary.footnotes(with_runs(profiles.clean(), *runs))
 
     assert [note for note in notes if "machine" in note] == [
-        "The machine itself, over the rounds: a turn of the host's loop took 4.00 to 6.50 us, "
-        "the device's kernel 208 to 212 us."
+        "Machine stability across processes: CPU check loop 4.00 to 6.50 us, GPU check kernel 208 to 212 us."
     ]
 
 

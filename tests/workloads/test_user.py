@@ -214,7 +214,7 @@ def test_only_runs_that_can_be_compared_are() -> None:
         ({"strategies": {}}, "strategies is empty"),
         ({"strategies": ["a"]}, "strategies is a list, not a mapping"),
         ({"strategies": {"a": three, "b": 3}}, "strategy 'b' is a int, which cannot be called"),
-        ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is none of its strategies"),
+        ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is not one of its strategies"),
         ({"strategies": {"a": three}, "alternatives": {"a": "b"}}, "alternatives name 'b', which is none of its strat"),
         ({"strategies": {"a": three}, "alternatives": {"a": ["a"]}}, "alternatives name .'a'., which is none of its"),
         ({"strategies": {"a": three}, "alternatives": ["a"]}, "alternatives is a list, not a mapping"),
@@ -413,7 +413,7 @@ def test_steps_that_draw_random_numbers_are_not_called_different(draw: object) -
 
     agreement = dict(workload.agreement(results, run("a")).runs)
 
-    reason = "its steps draw random numbers, and compiled code draws others from the same seed"
+    reason = "its steps draw random numbers, and compiled code draws different ones from the same seed"
     assert agreement[run("random")] == Skipped(reason=reason)
 
 
@@ -423,7 +423,7 @@ def test_without_the_baselines_result_there_is_no_verdict() -> None:
 
     (judgement,) = [found for _, found in workload.agreement(left, run("a")).runs]
 
-    assert judgement == Skipped(reason="there is no baseline's result to compare with")
+    assert judgement == Skipped(reason="the baseline left no result to compare with")
 
 
 def test_a_step_that_returns_nothing_leaves_no_result() -> None:

@@ -65,7 +65,7 @@ class LinkpredOptions:
             raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
+            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} must be 0 or more")
         _family_tree_size(self.dataset)
 
     @property
@@ -116,7 +116,7 @@ DIRECTORY_CAPS: Mapping[str, int] = {"max_atoms": 6, "max_children": 32}
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
 LATER: Mapping[str, str] = {
     "--layout": "result layouts come with the strategy `recycled`",
-    "--chunk": "candidates are held in memory all at once; lower --queries or --corruptions to fit",
+    "--chunk": "all candidates are held in memory at once; lower --queries or --corruptions to fit",
     "--checkpoint": "an evaluation runs from start to end in one process",
     "--resume": "an evaluation runs from start to end in one process",
     "--gpus": "an evaluation runs on one device; choose it with CUDA_VISIBLE_DEVICES",
@@ -128,11 +128,11 @@ LATER: Mapping[str, str] = {
 def parse(args: Sequence[str]) -> LinkpredOptions:
     """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
     if "--help" in args or "-h" in args:
-        raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
+        raise UsageError(f"help is not an option of the workload here; `{HELP_COMMAND}` prints it")
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
             if name == later or name.startswith(f"{later}-"):
-                raise UsageError(f"{name} is not in this version", hint=remark)
+                raise UsageError(f"{name} is not supported in this version", hint=remark)
     try:
         # standalone_mode would print and exit; make_context only parses.
         context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
@@ -173,7 +173,7 @@ def _options(given: Mapping[str, Any]) -> LinkpredOptions:
         if name in values:
             values[name] = Path(values[name]).resolve()
     if "policy" in values and not values["policy"].is_file():
-        raise InputError("no such file; expected a state_dict for --policy", path=values["policy"])
+        raise InputError("file not found; expected a state_dict for --policy", path=values["policy"])
     return LinkpredOptions(**values)
 
 
@@ -182,7 +182,9 @@ def _family_tree_size(dataset: str) -> int:
     name, colon, size = dataset.partition(":")
     if name in WITHOUT_RULES:
         hint = "use --dataset family-tree, or --data DIR with train.txt, test.txt and rules.txt"
-        raise UsageError(f"dataset {name!r} comes without rules, and rule mining is not in this version", hint=hint)
+        raise UsageError(
+            f"dataset {name!r} comes without rules, and rule mining is not supported in this version", hint=hint
+        )
     if name != FAMILY_TREE:
         hint = f"built in is {FAMILY_TREE}[:SIZE]; --data DIR reads a directory of your own"
         raise UsageError(f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *WITHOUT_RULES))}", hint=hint)
@@ -225,15 +227,15 @@ _COMMAND = click.Command(
     add_help_option=False,
     options_metavar="[options]",
     help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
-    "whether a policy network finds a proof of it. Defaults stand in brackets.",
+    "whether a policy network finds a proof of it. Defaults are in brackets.",
     params=[
         _option("dataset", "NAME", f"Built-in graph: {FAMILY_TREE}, or {FAMILY_TREE}:SIZE with SIZE people."),
         _option("data", "DIR", "Directory with train.txt, test.txt, rules.txt, perhaps valid.txt.", "none"),
-        _option("queries", "N|all", "Test triples to evaluate, a seeded choice."),
-        _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
-        _option("depth", "N", "Most choices in a proof."),
-        _option("batch_size", "N", "Candidates that are searched at once (B)."),
-        _option("preset", "|".join(PRESETS), "Defaults of the sizes below.", kind=click.Choice(list(PRESETS))),
+        _option("queries", "N|all", "Number of test triples to evaluate, chosen by the seed."),
+        _option("corruptions", "N|all", "Corruptions per query and side, filtered."),
+        _option("depth", "N", "Maximum choices in a proof."),
+        _option("batch_size", "N", "Candidates searched at once (B)."),
+        _option("preset", "|".join(PRESETS), "Preset for the sizes below.", kind=click.Choice(list(PRESETS))),
         _option("embedding", "N", "Width of the policy's embeddings."),
         _option("hidden", "N", "Width of the policy's layers."),
         _option("layers", "N", "Residual blocks of the policy."),
@@ -242,15 +244,15 @@ _COMMAND = click.Command(
         _option("selection", "|".join(SELECTIONS), "Which atom of a state is resolved.", kind=click.Choice(SELECTIONS)),
         _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
         _option("max_children", "N", "Cap on the children of a state (S)."),
-        _option("children_width", "N", "Slots for children; more of them change no result.", "max-children"),
-        _option("fact_fanout", "N", "Cap on the facts that one goal is matched with.", _UNSET["fact_fanout"]),
-        _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", _UNSET["rule_fanout"]),
+        _option("children_width", "N", "Slots for children; more do not change results.", "max-children"),
+        _option("fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]),
+        _option("rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
         _option(
             "near_tie_threshold",
             "X",
-            "Two float32 logits less apart than this are a near-tie; in float64 there are none.",
+            "Two float32 logits closer than this are a near-tie; float64 has none.",
             f"{NEAR_TIE_FLOAT32:g}, with --allow-tf32: {NEAR_TIE_TF32:g}",
             kind=float,
         ),

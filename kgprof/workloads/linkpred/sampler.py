@@ -56,10 +56,8 @@ def sample(graph: KnowledgeGraph, *, queries: int | None, corruptions: int | Non
     width = int(available.max()) if corruptions is None else corruptions
     counts = np.minimum(available, width)
     if counts.size * (1 + width) > MOST_SLOTS:
-        wanted = (
-            f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
-        )
-        raise UsageError(wanted, hint="lower --queries or --corruptions; chunks are not in this version")
+        wanted = f"{counts.size * (1 + width):,} candidates, more than the {MOST_SLOTS:,} that fit in memory at once"
+        raise UsageError(wanted, hint="lower --queries or --corruptions; chunks are not supported in this version")
     # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
     filled = np.arange(1 + width) <= counts[:, :, None]
     slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
@@ -83,7 +81,7 @@ def _choose_queries(graph: KnowledgeGraph, wanted: int | None, seed: int) -> tup
     if not wanted or wanted == len(test):
         return test, ()
     if wanted > len(test):
-        return test, (f"{wanted} queries asked for, test has {len(test)}: all of them are evaluated",)
+        return test, (f"{wanted} queries requested, but test has {len(test)}: all are evaluated",)
     hashes = np.array([_hash("query", seed, *_words(graph, query)) for query in test], dtype=np.uint64)
     return test[np.sort(_smallest(hashes, wanted))], ()
 

@@ -128,7 +128,7 @@ def test_duplicates_are_counted_and_noted(write: Write) -> None:
         "train: 2 duplicate triples counted once",
         "valid: 1 duplicate triples counted once",
         "rules: 1 repeat an earlier one; all are kept",
-        "test: 1 triples are facts of train, too; a triple is no fact while it is itself being proved",
+        "test: 1 triples are also facts of train; a triple is not used as a fact in its own proof",
     )
 
 

@@ -158,7 +158,7 @@ def test_bad_values_are_refused(args: list[str], said: str) -> None:
 def test_datasets_that_need_mined_rules_say_so(name: str) -> None:
     error = refused("--dataset", name)
 
-    assert str(error) == f"dataset {name!r} comes without rules, and rule mining is not in this version"
+    assert str(error) == f"dataset {name!r} comes without rules, and rule mining is not supported in this version"
     assert "--dataset family-tree" in error.hint
 
 
@@ -181,7 +181,7 @@ def test_datasets_that_need_mined_rules_say_so(name: str) -> None:
 def test_what_comes_later_is_one_clear_error(args: list[str]) -> None:
     error = refused("--depth", "3", *args)
 
-    assert str(error) == f"{args[0].partition('=')[0]} is not in this version"
+    assert str(error) == f"{args[0].partition('=')[0]} is not supported in this version"
     assert error.hint
 
 

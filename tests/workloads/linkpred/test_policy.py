@@ -165,8 +165,8 @@ def test_a_loaded_row_for_padding_does_not_count(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         (b"no weights", "not a file that torch.load(weights_only=True) reads"),
-        ([1, 2], "holds no state_dict"),
-        ({"projection.bias": 3}, "holds no state_dict"),
+        ([1, 2], "has no state_dict"),
+        ({"projection.bias": 3}, "has no state_dict"),
         ({}, "missing ['blocks.0.linear.bias', "),
         ({**network().state_dict(), "surplus": torch.zeros(1)}, "missing none, unexpected ['surplus']"),
         ({**network().state_dict(), "projection.bias": torch.zeros(3)}, "projection.bias has shape [3], expected [8]"),
