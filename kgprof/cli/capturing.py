@@ -50,7 +50,10 @@ def captured(
     folder = output if output is not None else default_folder(options.workload)
     with making(folder, inputs, outputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
-        with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as phases:
+        with (
+            scratch_folder("kgprof-capture-") as scratch,
+            progress.choose(quiet=quiet, verbose=context.verbose) as phases,
+        ):
             trying = captures.Captures(options, scratch, phases, question)
             survey = trying.survey()
             results: list[m.CaptureResult] = []

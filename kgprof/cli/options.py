@@ -132,7 +132,9 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
-verbose_option = remembered_option("-v", "--verbose", is_flag=True, help="Show the traceback of a crash.")
+verbose_option = remembered_option(
+    "-v", "--verbose", is_flag=True, help="Show every phase, all details of the result, and the traceback of a crash."
+)
 
 redact_option = remembered_option(
     "--no-redact",

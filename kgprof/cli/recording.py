@@ -93,7 +93,7 @@ def run_here(
     if launched is not None:  # else the place of the whole would be looked at when the program has run
         refuse(output, inputs, outputs)
     # A live line and what a script prints would write over each other.
-    shown = progress.choose(quiet=quiet, live=not is_program)
+    shown = progress.choose(quiet=quiet, live=not is_program, verbose=context.verbose)
     with making(own, inputs, outputs, context) as work:
         if launched is not None:
             ranks.begin(output, launched)

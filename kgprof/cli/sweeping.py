@@ -69,7 +69,7 @@ def swept(
     with (
         making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload)) as phases,
+        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload), verbose=context.verbose) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:

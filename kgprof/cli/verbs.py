@@ -256,7 +256,7 @@ def check_graphs(
     if not quiet:
         inform(f"the report is {report}")
     writing.add_to_job_summary(found, context.job)
-    writing.emit(outputs, found, recording, job=context.job)
+    writing.emit(outputs, found, recording, context=context)
     if update_baseline:
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
         return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
@@ -315,7 +315,9 @@ def report(
         context.folder = where
         page = writing.write_report(where, found, folder) if where is not None else None
     writing.add_to_job_summary(found, context.job)
-    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", job=context.job)
+    if page is not None and not outputs:
+        writing.show_ending(found, page, context)
+    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", context=context)
     return EXIT_OK
 
 
@@ -369,7 +371,7 @@ def trace(
     named = (*traces, *against)
     files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
     with making(where, files, outputs, context, worth_keeping=False) as work:
-        with progress.choose(quiet=quiet) as shown_progress:
+        with progress.choose(quiet=quiet, verbose=context.verbose) as shown_progress:
             _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
             shown_progress.phase("analysis", None)
         for sentence in unread:
@@ -699,7 +701,7 @@ def compare(
     if output is not None:
         context.folder = output
         inform(f"the report is {writing.write_report(output, found, recording)}")
-    writing.emit(outputs, found, recording, job=context.job)
+    writing.emit(outputs, found, recording, context=context)
     return found.exit_code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import io
+import sys
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -14,12 +15,14 @@ from urllib.parse import quote
 from kgprof import model as m
 from kgprof import render
 from kgprof.analysis.redaction import redacted_trace
+from kgprof.cli import terminal
 from kgprof.cli.ci import Job, append_summary, inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.reading import read
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError
+from kgprof.progress import is_terminal, tell
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
@@ -49,12 +52,21 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
-    if not quiet:
+    if not quiet and is_terminal(sys.stderr):
+        show_ending(profile, page, context)
+    elif not quiet:
         for sentence in profile.verdict.sentences:
             inform(sentence)
     add_to_job_summary(profile, context.job)
-    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), job=context.job)
+    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)
     return profile.exit_code
+
+
+def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
+    """On a terminal the result in short, and what to run next; stdout gets the page's path as ever."""
+    if is_terminal(sys.stderr):
+        tell(terminal.text(profile, verbose=context.verbose, stream=sys.stderr))
+        tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
 def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
@@ -158,13 +170,18 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
 
 
 def emit(
-    outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, job: Job, otherwise: str | None = None
+    outputs: Sequence[Output],
+    profile: m.Profile,
+    recording: Path | None,
+    *,
+    context: Context,
+    otherwise: str | None = None,
 ) -> None:
     """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the text.
 
     A job that takes commands from its log gets none that a run wrote.
     """
-    text = otherwise
+    text, job = otherwise, context.job
     for output in outputs:
         if output.path is not None:
             write_rendered(output.path, output.form, profile, recording, job)
@@ -173,9 +190,9 @@ def emit(
         if job.parses_log:
             text = inert_document(text, render.by_name(output.form).suffix)
     if text is None:
-        text = render.by_name("text").render(profile)
+        text = terminal.text(profile, verbose=context.verbose)
     if text:
-        to_stdout(text)
+        to_stdout(terminal.linked(text) if text == otherwise else text)
 
 
 def emit_sheet(

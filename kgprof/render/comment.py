@@ -158,7 +158,8 @@ def code(text: str, limit: int, *, cell: bool = False) -> str:
 
 def prose(text: str, limit: int) -> str:
     """A sentence of ours with what is code in it as code; all else means nothing to Markdown."""
-    shown, done, parts = one_line(text, limit), 0, []
+    shown, done = one_line(text, limit), 0
+    parts: list[str] = []
     for found in _CODE.finditer(shown):
         parts += [_plain(shown[done : found.start()], first=not parts), f"`{found[0]}`"]
         done = found.end()

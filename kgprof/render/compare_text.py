@@ -39,16 +39,20 @@ def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
     worse = any(not isinstance(run.explained_us, m.Skipped) for run in compared.runs)
     yield "likely cause" if worse else "what changed"
     for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
-        of = f"{cause.run.slug}: " if cause.run else ""
-        share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
-        text = f"{cause.cause}: {of}{where(cause.location, root)}{cause_text(cause)}{share}"
-        yield f"  {number}. {one_line(text, LENGTH)}"
+        yield f"  {number}. {one_line(caused(cause, compared, root), LENGTH)}"
     if len(compared.causes) > _CAUSES:
         yield f"  and {len(compared.causes) - _CAUSES} more"
     for run in compared.runs:
         if said := account(run):
             yield "  " + one_line("; ".join((said, *run.notes)), LENGTH)
     yield ""
+
+
+def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
+    """Kind, run, place, sentence, and how much of the change it accounts for."""
+    of = f"{cause.run.slug}: " if cause.run else ""
+    share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
+    return f"{cause.cause}: {of}{where(cause.location, root)}{cause_text(cause)}{share}"
 
 
 def _table(compared: m.Comparison) -> Iterable[str]:

@@ -870,7 +870,7 @@ def _evaluation() -> Evaluation:
             "batch size": "256",
             "dtype": "float64",
             "policy": "seeded random weights",
-            "corruptions evaluated": "10 a side",
+            "corruptions evaluated": "10 per side",
         },
     ).declared()
 
@@ -1394,7 +1394,7 @@ def _trade_offs(place: Location) -> tuple[TradeOff, ...]:
         net=_spread(1840.0, 306, "us"),
         net_always=_spread(1510.0, 306, "us"),
         verdict="remove it",
-        text="Reading the predicate costs 0.310 ms a step and saves 0.040 ms: do the work in every step.",
+        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
     )
     unseen = Skipped(reason="no wait was timed on a CPU")
     unknown = msgspec.structs.replace(

@@ -48,7 +48,7 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
         (metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5), ("1.00 GiB", "512 MiB", "\u221250.0 %")),
         (
             metric(unit="syncs/step", base=0.25, head=0.5, ratio=2.0),
-            ("0.250 reads/step", "0.500 reads/step", "+0.250 (+100.0 %)"),
+            ("0.250 syncs/step", "0.500 syncs/step", "+0.250 (+100.0 %)"),
         ),
         (metric(name="syncs per step", unit="syncs/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
         (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
@@ -129,7 +129,7 @@ def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
     assert third.detail == "effect on step time unknown: no time is known to be worse"
-    assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.20 ms not explained",)
+    assert part().accounts == ("batched.default: +4.50 ms per step; +4.30 ms explained, +0.20 ms not explained",)
 
 
 def test_what_is_true_of_every_cause_is_said_once() -> None:
@@ -146,7 +146,7 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
     assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
     assert shown.accounts == (
         "Effect on step time unknown: no trace of base",
-        "batched.default: +4.50 ms a step, unexplained",
+        "batched.default: +4.50 ms per step, unexplained",
     )
 
 

@@ -20,8 +20,8 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
     assert [(cell.text, cell.details) for cell in shown.rows[0].cells] == [
         ("batched.default", ()),
         ("pays", ("saves 0.0457 ms/candidate",)),
-        ("6,200 steps", ("306,346 candidates", "18.2 s of them")),
-        ("841 steps", ("41,575 candidates", "2.47 s of them")),
+        ("6,200 steps", ("306,346 candidates", "≈ 18.2 s of running")),
+        ("841 steps", ("41,575 candidates", "≈ 2.47 s of running")),
         ("14.2", ()),
         ("2.10", ("1.97\N{EN DASH}2.52", "n = 3, min\N{EN DASH}max")),
         ("0.200", ()),

@@ -42,7 +42,7 @@ def test_on_a_gpu_it_says_how_busy_the_device_is_in_a_bare_step() -> None:
     text, _ = glance(profiles.cuda())["Where the time goes"]
 
     assert text.startswith("fused.default: GPU busy ")
-    assert "of the bare step; of the device's time " in text
+    assert "without the profiler); of the device's time " in text
     assert "idle" not in text
 
 

@@ -98,4 +98,4 @@ def test_the_summary_for_a_pull_request_shows_the_budgets() -> None:
     markdown = by_name("markdown").render(judge(gated.profile(gated.finding()), gated.settings()))
 
     assert "| fused.default | graph-breaks | 0 sites | **1** | **exceeded** |" in markdown
-    assert "**FAILED** gate failed: fused.default: 1 over the budget of 0 graph-breaks" in markdown
+    assert "**Failed:** gate failed: `fused.default`: 1 over the budget of 0 graph-breaks" in markdown

@@ -123,8 +123,8 @@ def test_within_a_kind_the_costlier_finding_comes_first() -> None:
 
     said = [message for command, _, message in read if command == "warning"]
     assert said == [
-        "much; costs 300 us/step (the host waited; MEMORY, n = 9)",
-        "little; costs 2.00 us/step (the host waited; MEMORY, n = 9)",
+        "much; costs 300 µs per step (the host waited; MEMORY, n = 9)",
+        "little; costs 2.00 µs per step (the host waited; MEMORY, n = 9)",
         "once; costs 9.00 s, once (the host waited; MEMORY, n = 9)",
         "unknown",
     ]

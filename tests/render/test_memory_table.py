@@ -80,4 +80,4 @@ def test_text_says_it_in_one_line() -> None:
 
     assert "memory: batched.eager peak 700 MiB resident, 0 syncs/step; batched.default peak 731 MiB" in words
     assert "checklist: 1 fail, 1 pass, 1 not observed (No value is read back in the step)" in words
-    assert "trade-off: remove it: Reading the predicate costs 0.310 ms a step" in words
+    assert "trade-off: remove the sync: Reading the predicate costs 0.310 ms per step" in words

@@ -61,7 +61,7 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
 
     assert kept == Weighing(
         verdict="remove it",
-        text="Reading the predicate costs 0.310 ms a step and saves 0.040 ms: do the work in every step.",
+        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
         place=Place(where="policy.py:77 choose", source="if candidates.any():"),
         guarded="torch_cond.default",
         always="fused.default",
@@ -85,7 +85,7 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
     assert "**Checklist**: 1 fail, 1 pass, 1 not observed" in text
     assert "- No value is read back in the step: 11 places read 22 values a step" in text
     assert "Shapes are static" not in text
-    assert "- **remove it**: Reading the predicate costs" in text
+    assert "- **remove the sync**: Reading the predicate costs" in text
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:

@@ -63,9 +63,9 @@ def test_none_is_said_and_not_known_is_not_none() -> None:
     assert recompile_summary([none]) == "no recompiles"
     assert recompile_summary([unknown]) == ""
     assert recompile_blocks([none, unknown], "", LIMITS) == (
-        "Not known of torch_cond.default: this Recording has no records of the compiler.",
+        "Unknown of torch_cond.default: this Recording has no records of the compiler.",
     )
-    assert recompile_blocks([unknown], "", LIMITS) == ("Not known: this Recording has no records of the compiler.",)
+    assert recompile_blocks([unknown], "", LIMITS) == ("Unknown: this Recording has no records of the compiler.",)
 
 
 def test_many_are_folded_and_more_are_left_out() -> None:

@@ -166,7 +166,7 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
         "| triton_0 | memory-bound<br><sub>81.0 % of peak</sub> | 7.50 | 3,300<br><sub>3.00 MiB</sub> | \N{EN DASH} "
         "| 53<br><sub>6 spilled</sub> | 48 % |"
     )
-    assert "roofline: 900.0 % of the GPU time is placed" in " ".join(said.split())
+    assert "roofline: 900.0 % of GPU time classified" in " ".join(said.split())
 
 
 def test_the_page_sorts_by_figures_and_names_the_ceilings_with_their_spread() -> None:

@@ -185,7 +185,7 @@ def test_a_finding_says_what_it_costs_and_carries_the_figure() -> None:
 
     (result,) = rendered(gated.profile(finding))["results"]
 
-    assert result["message"] == {"text": f"{finding.message}; costs 312 us/step (the host waited; MEMORY, n = 17)"}
+    assert result["message"] == {"text": f"{finding.message}; costs 312 µs per step (the host waited; MEMORY, n = 17)"}
     assert result["properties"]["cost"] == {
         "value": 312.5,
         "unit": "us/step",
@@ -273,7 +273,7 @@ def test_more_results_than_code_scanning_shows_are_cut_and_it_says_so() -> None:
 
     notes = [note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]]
     assert len(run["results"]) == LIMIT
-    assert "5 of 1,005 findings are left out; report.json has them" in notes
+    assert "5 of 1,005 findings are left out; report.json holds them" in notes
     assert run["properties"]["findings"] == 1005
 
 

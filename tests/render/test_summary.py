@@ -52,7 +52,7 @@ def test_metrics_over_unknown_candidates_carry_a_mark_and_a_note(name: str) -> N
     shown = words(name, with_runs(profiles.clean(), msgspec.structs.replace(run, evaluation=unknown)))
 
     assert "0.4123 †" in shown
-    assert "† batched.eager: 2,520 of 5,040 candidates (50.0 %) are unknown" in shown
+    assert "† batched.eager: 2,520 of 5,040 candidates (50.0 %) are undecided" in shown
     assert "†" not in words(name, profiles.clean())
 
 
@@ -69,7 +69,7 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
         "Results were compared with those of batched.default, not with the baseline batched.eager, which left none."
     ) in words(name, profile)
     results = next(column for column in summary.columns(profile) if column.name == "results")
-    assert results.cell(profile.runs[1]).details[0] == "5,040 = batched.default"
+    assert results.cell(profile.runs[1]).details[0] == "same as batched.default (5,040)"
 
 
 # ---------------------------------------------------------------- for a stranger
