@@ -15,7 +15,7 @@ import click
 from kgprof import model as m
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 REFRESHES_PER_SECOND = 2  # beside a child that is being timed
 _WORDS = {"plan": "loading the workload", "prepare": "starting the process", "agreement": "comparing results"}
@@ -100,7 +100,13 @@ class Live:
         from rich.live import Live as Screen
 
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        # What a child left unsaid about stdout and stderr stays with the caller's streams.
+        self._lock = threading.RLock()
+        self._began = time.monotonic()
+        self._runs: list[m.RunKey] = []
+        self._passes: tuple[str, ...] = ()
+        self._took: dict[m.RunKey, dict[str, float]] = {}
+        self._gave: dict[m.RunKey, str] = {}
+        self._running: tuple[str, m.RunKey | None, float] | None = None
         self._screen = Screen(
             console=self._console,
             transient=True,
@@ -109,13 +115,6 @@ class Live:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._lock = threading.RLock()
-        self._began = time.monotonic()
-        self._runs: list[m.RunKey] = []
-        self._passes: tuple[str, ...] = ()
-        self._took: dict[m.RunKey, dict[str, float]] = {}
-        self._gave: dict[m.RunKey, str] = {}
-        self._running: tuple[str, m.RunKey | None, float] | None = None
 
     def __enter__(self) -> Live:
         self._screen.__enter__()
@@ -148,14 +147,16 @@ class Live:
 
     # ---------------------------------------------------------------- what is drawn
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
         with self._lock:
             now, at = time.monotonic(), self._running
             wide = self._console.width >= _RESULT_FROM
             columns = self._passes or ("phase",)
-            table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", caption_justify="left")
+            table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
             table.add_column("run", no_wrap=True, overflow="ellipsis", ratio=1)
             for name in columns:
                 table.add_column(name, justify="right" if self._passes else "left", no_wrap=True)
@@ -166,8 +167,8 @@ class Live:
                 gave = (self._gave.get(key, ""),) if wide and self._passes else ()
                 style = "bold" if at is not None and at[1] == key else ""
                 table.add_row(key.slug, *cells, *gave, style=style)
-            table.caption = self._foot(now)
-            return table
+            foot = Text(self._foot(now), overflow="ellipsis", no_wrap=True)
+            return Group(table, foot) if self._runs else Group(foot)
 
     def _shown(self) -> list[m.RunKey]:
         """All runs, or as many around the one that is measured as there is room for."""

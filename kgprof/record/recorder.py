@@ -61,7 +61,7 @@ def record(
             store.write_exit(session.folder, key, dead)
             shutil.copyfile(scratch / layout.PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
             return session.folder
-        progress.expect(plan.runs, options.passes)
+        progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
             for key in plan.runs:
                 if programs.is_program(options.workload):

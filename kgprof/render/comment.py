@@ -145,15 +145,11 @@ class Front:
 
 
 def code(text: str, limit: int, *, cell: bool = False) -> str:
-    """A code span of any text: its fence is longer than any run of backticks inside. ``cell``: of a table, where a bar
-    would end it."""
+    """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``: of a table."""
     shown = one_line(text, limit)
-    if not shown:
-        return ""
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    shown = shown.replace("|", "\\|") if cell else shown
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    if not shown or not set("`<>&@").isdisjoint(shown):
+        return escaped(shown, limit)
+    return f"`{shown.replace('|', chr(92) + '|') if cell else shown}`"
 
 
 def prose(text: str, limit: int) -> str:

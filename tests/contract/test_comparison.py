@@ -202,7 +202,7 @@ def test_annotations_stand_where_something_is_new_or_worse(state: str) -> None:
     lines = by_name("github").render(profile).splitlines()
 
     worse = sum(metric.verdict == "worse" for run in found.runs for metric in run.metrics)
-    assert sum("title=kgprof%3A " in line and " is worse::" in line for line in lines) == worse
+    assert sum("title=kgprof%3A regression of " in line for line in lines) == worse
     assert sum(",title=KGP" in line for line in lines) == statuses(found)["new"]
     assert lines[0].startswith("::error title=kgprof%3A ")
 

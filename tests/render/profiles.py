@@ -207,7 +207,7 @@ def findings() -> Profile:
     found = (
         _finding("KGP501", Level.ERROR, KEYS[3], "12 of 5,040 results differ from batched.eager"),
         _finding("KGP502", Level.ERROR, KEYS[5], "40 of 5,040 candidates are unfinished"),
-        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was asked for, nothing was compiled"),
+        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was requested, but nothing was compiled"),
         _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code"),
     )
     verdict = Verdict(status=VerdictStatus.FAILED, text=found[0].alone, reasons=tuple(f.alone for f in found[1:]))

@@ -28,7 +28,7 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
         ("0.0593 ms/candidate", ("0.0557\N{EN DASH}0.0712", "n = 4, min\N{EN DASH}max")),
         ("0.105 ms/candidate", ("0.0987\N{EN DASH}0.126", "n = 4, min\N{EN DASH}max")),
     ]
-    assert texts(shown.only("run", "does it pay"))[1:] == (
+    assert texts(shown.only("run", "worth it"))[1:] == (
         ("torch_cond.default", "never"),
         ("fused.default", "not observed"),
     )

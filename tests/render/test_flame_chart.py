@@ -33,10 +33,10 @@ def test_one_sentence_says_what_took_longest_and_what_the_recorder_took() -> Non
     found = chart(flame())
 
     assert found.lead == (
-        "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 "
-        "%); the recorder's own frames took 1.3 %."
+        "Most time of their own took <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
+        "the recorder's own frames took 1.3 %."
     )
-    assert found.caption == "0.596 ms per step over 5 steps, STACK pass"
+    assert found.caption == "0.596 ms a step over 5 steps, STACK pass"
 
 
 def test_every_box_says_what_it_is_where_and_how_long() -> None:
@@ -46,7 +46,7 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
     by_title = {box.title.partition("\n")[0]: box for box in drawing.boxes}
     step, kernel = by_title["step"], by_title["<built-in function kernel>"]
     assert by_title["score <of> & a thing"].title == (
-        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms per step, 12.4 %; itself 0.0300 ms; called 1.00 times"
+        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms a step, 12.4 %; itself 0.0300 ms; called 1.00 times"
     )
     assert (kernel.label, kernel.style, kernel.y) == ("kernel", "f-builtin", 5 * 24)
     assert step.title.endswith("called 1.00 times")
@@ -60,7 +60,7 @@ def test_what_is_not_drawn_is_said() -> None:
         "Of a longer recording: of 9 steps the first 5.",
         "34 frames with less than 0.05 % each, 0.3 % of the time in all, stand together as (other).",
         "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it.",
-        "Other threads ran operators for 1.00 ms per step, which are not drawn.",
+        "Other threads ran operators for 1.00 ms a step, which are not drawn.",
     )
 
 

@@ -143,7 +143,7 @@ def test_markdown_says_once_what_hta_was_not_asked_or_did_not_say() -> None:
     said = by_name("markdown").render(with_checks(AGREEING, DIFFERING))
 
     assert said.count("get_idle_time_breakdown raised: KeyError") == 1
-    assert said.count("critical_path_analysis not called: it does not know cudaGraphLaunch") == 1
+    assert said.count("critical_path_analysis not called: it ignores cudaGraphLaunch") == 1
 
 
 def test_json_holds_the_check_or_why_there_is_none() -> None:

@@ -109,7 +109,7 @@ def test_a_line_is_linked_at_the_commit_that_was_measured_and_only_at_one() -> N
 def test_what_is_code_in_a_sentence_is_code_and_nothing_else_means_anything() -> None:
     assert prose("use torch.where or x.item() *here*", 100) == "use `torch.where` or `x.item()` \\*here\\*"
     assert prose("a `tick`: mode='default'", 100) == "a \\`tick\\`: `mode='default'`"
-    assert code("a|b`c", 20, cell=True) == "``a\\|b`c``"
+    assert (code("a|b", 20, cell=True), code("<a`>", 20)) == ("`a\\|b`", "&lt;a\\`&gt;")
 
 
 def test_the_command_can_be_run_again_as_it_stands() -> None:

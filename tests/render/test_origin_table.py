@@ -203,5 +203,5 @@ def test_the_hosts_step_and_the_queue_are_a_line_each() -> None:
     )
     for name in ("text", "markdown"):
         text = " ".join(by_name(name).render(one_run(kernels)).split())
-        assert "us of a step of 100, mean of 10: operators 60.0" in text
+        assert "CPU time of a 100 µs step, µs, mean of 10: operators 60.0" in text
         assert "queue depth mean 1.50, at most 7" in text

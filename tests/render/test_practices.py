@@ -60,7 +60,7 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
     kept, unknown = weighings(profiles.watched(), LIMITS)
 
     assert kept == Weighing(
-        verdict="remove it",
+        verdict="remove the sync",
         text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
         place=Place(where="policy.py:77 choose", source="if candidates.any():"),
         guarded="torch_cond.default",

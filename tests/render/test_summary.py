@@ -78,7 +78,7 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
 @for_people
 def test_the_conditions_of_the_evaluation_are_in_sight(name: str) -> None:
     assert (
-        "The evaluation: ties realistic, corruptions 10 a side, policy seeded random weights, dtype float64, depth 6."
+        "The evaluation: ties realistic, corruptions 10 per side, policy seeded random weights, dtype float64, depth 6."
     ) in words(name, profiles.clean())
 
 
@@ -122,8 +122,8 @@ def test_how_far_the_machine_moved_over_the_rounds_is_said_once() -> None:
 
     notes = summary.footnotes(with_runs(profiles.clean(), *runs))
 
-    assert [note for note in notes if "machine" in note] == [
-        "Machine stability across processes: CPU check loop 4.00 to 6.50 us, GPU check kernel 208 to 212 us."
+    assert [note for note in notes if "Machine" in note] == [
+        "Machine stability across processes: CPU check loop 4.00 to 6.50 µs, GPU check kernel 208 to 212 µs."
     ]
 
 
