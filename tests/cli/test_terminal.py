@@ -30,7 +30,7 @@ def step():
     time.sleep(0.01)
     return torch.ones(2) + 1
 """
-ESCAPES = re.compile(r"\x1b\][^\x1b]*\x1b\\\\|\x1b\[[0-9;?]*[A-Za-z]")
+ESCAPES = re.compile(r"\x1b\][^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def on_a_terminal(
