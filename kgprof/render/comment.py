@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from kgprof import model as m
+from kgprof.analysis.ranking import over_rounds
 from kgprof.measures.times import PER_STEP, per_unit
 from kgprof.render import compare_words
 from kgprof.render.escaping import escaped, one_line
@@ -15,13 +16,14 @@ from kgprof.render.quantity import amount
 from kgprof.wording import figure, plural, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
-VERDICT, _TEXT, _NAME = 220, 200, 60  # characters: of the first line, of cause and fix, of a name
+VERDICT, _TEXT, _NAME = 220, 240, 60  # characters: of the first line, of cause and fix, of a name
 _ROWS = 3
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _STATUS = {"attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
-# step(), .item(), mode='default', torch.where, fused_add_3
+# src/step.py:41, step(), .item(), mode='default', torch.where, fused.reduce-overhead, fused_add_3
 _CODE = re.compile(
-    r"\.?\b[A-Za-z_][\w.]*\([^()\s`]*\)|\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+\b|\b[A-Za-z]\w*_\w+\b"
+    r"(?<![\w/.])[\w./-]*\w\.py(?::\d+)?\b|\.?\b[A-Za-z_][\w.]*\([^()\s`]*\)|"
+    r"\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+(?:-\w+)*|\b[A-Za-z]\w*_\w+\b"
 )
 
 
@@ -80,8 +82,8 @@ class Front:
         """The winner, the runner-up and the baseline, on what all of them have in common."""
         sound = [run for run in self._profile.runs if not run.results_differ]
         unit = per_unit(sound[0].unit) if sound else PER_STEP
-        whole = [(run, time) for run in sound if isinstance(time := run.per_unit, m.Spread)]
-        stepped = [(run, time) for run in sound if isinstance(time := run.step, m.Spread)]
+        whole = [(run, time) for run in sound if isinstance(time := over_rounds(run, unit) or run.per_unit, m.Spread)]
+        stepped = [(run, time) for run in sound if isinstance(time := over_rounds(run, PER_STEP) or run.step, m.Spread)]
         timed, unit = (whole, unit) if len(whole) > 1 else (stepped, PER_STEP)
         if not timed:
             return
@@ -93,8 +95,8 @@ class Front:
             shown[-1] = base
         for run, time in shown:
             speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
-            if not isinstance(run.speedup, m.Skipped):
-                speedup = f"{figure(run.speedup.ratio)}×"
+            if base is not None and not run.is_baseline and not isinstance(run.speedup, m.Skipped):
+                speedup = f"{figure(base[1].median / time.median)}×"
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
             starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
             yield code(run.key.slug, _NAME, cell=True), unit.bare(time.median), speedup, starts
@@ -124,7 +126,7 @@ class Front:
     def _stated(self, rule: str, text: str, place: m.Location | None) -> str:
         """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
         named = f"{code(rule, _NAME)} " if rule else ""
-        return f"{named}{self._place(place)}{prose(text.replace(f'{rule} ', '', 1) if rule else text, _TEXT)}"
+        return f"{named}{self._place(place)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _TEXT)}"
 
     def _place(self, place: m.Location | None) -> str:
         if place is None:
@@ -173,11 +175,11 @@ def _plain(text: str, *, first: bool) -> str:
 def whole_sentences(text: str, limit: int) -> str:
     """As many of the first as there is room for; the first one always."""
     shown = ""
-    for sentence in re.split(r"(?<=[.;])\s+", text):
+    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", text):
         if shown and len(shown) + len(sentence) + 1 > limit:
             break
         shown = f"{shown} {sentence}".strip()
-    return f"{shown[:-1]}." if shown.endswith(";") else shown
+    return shown
 
 
 def clip_left(file: str) -> str:

@@ -11,6 +11,7 @@ from kgprof.render.finding_groups import where
 from kgprof.render.gate_text import LENGTH, NAME, aligned, verdict
 from kgprof.wording import plural
 
+REGRESSION = "REGRESSION"  # what a comparison that fails is called
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _COLUMNS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
@@ -25,7 +26,7 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
         made = f"{one_line(side.created_utc, 40)}{one_line(commit + dirty, NAME)}"
         yield f"  {name}: {one_line(side.source, 200)} ({made})"
     yield ""
-    yield from verdict(profile.verdict)
+    yield from verdict(profile.verdict, REGRESSION)
     yield ""
     yield from _causes(compared, root)
     yield from _table(compared)

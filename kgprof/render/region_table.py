@@ -181,7 +181,7 @@ def _tuned(run: m.RunReport, one: m.Autotuned) -> Row:
         Cell(middle_out(first.name, 2 * _NAME), title=first.name) if first else missing("all failed"),
         whole(one.tried, *((f"{one.failed:,} failed",) if one.failed else ())),
         number(first.us) if first else missing("all failed"),
-        number(others[0].us) if others else missing("no other candidate ran"),
+        number(others[0].us) if others else missing("no other choice ran"),
         number(one.slowest_us) if one.slowest_us is not None else missing("all failed"),
         number(one.seconds),
     )

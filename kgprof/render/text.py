@@ -117,7 +117,7 @@ def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], b
     status = STATUS_STYLES.get(profile.verdict.status, "")
     if brief and profile.comparison is not None:
         say(console, f"kgprof compare: {profile.workload} on {profile.environment.device_name}", "bold")
-        for number, line in enumerate(gate_text.verdict(profile.verdict)):
+        for number, line in enumerate(gate_text.verdict(profile.verdict, compare_text.REGRESSION)):
             say(console, line.strip(), "" if number else status, indent="  " if number else "")
         console.print()
         for number, cause in enumerate(profile.comparison.causes[:_ACTIONS], start=1):
@@ -130,7 +130,7 @@ def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], b
         say(console, f"findings: {compare_words.tally(profile.comparison)}")
         return
     for line in map(visible, lines):
-        marked = line.startswith(f"{profile.verdict.status.upper()}: ")
+        marked = line.startswith((f"{profile.verdict.status.upper()}: ", f"{compare_text.REGRESSION}: "))
         level = next((style for level, style in _LEVELS.items() if f": {level.value} KGP" in line), None)
         console.print(line, style=status if marked else level)
 

@@ -27,8 +27,8 @@ def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
         f"  base: base-run (2026-11-21T02:03:04+00:00{commit})",
         f"  head: head-run (2026-11-21T02:03:04+00:00{commit})",
         "",
-        "FAILED: fused.default: step 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %); likely cause: "
-        "aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for 0.152 of the 0.18 ms/step)",
+        "REGRESSION: fused.default: step 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %); likely "
+        "cause: aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for 0.152 of the 0.18 ms/step)",
         "  also: fused.default: evaluation 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %)",
         "  also: 1 more new finding",
     ]
