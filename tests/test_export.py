@@ -154,7 +154,7 @@ def test_a_trace_that_is_gone_or_no_trace_is_one_error(recorded: Path, capsys: p
 
     assert no_trace == (2, "", "kgprof: error: trace.json.gz: not a Kineto trace: it has no traceEvents\n")
     assert gone[0] == 2
-    assert "the trace of TRACE is not where it was kept" in gone[2]
+    assert "the trace of TRACE was moved or deleted" in gone[2]
     assert not file.exists()
 
 

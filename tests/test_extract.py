@@ -58,8 +58,8 @@ def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("missing.html", "no such file\n  hint: give a report.html written by kgprof\n"),
-        ("", "this is a folder, not a report, not a report\n  hint: give the report.html in it\n"),
+        ("missing.html", "file not found\n  hint: give a report.html written by kgprof\n"),
+        ("", "this is a folder, not a report\n  hint: give the report.html in it\n"),
         ("report.json", "not a report.html written by kgprof\n  hint: give a report.html written by kgprof\n"),
         ("cut.html", "the report "),
     ],

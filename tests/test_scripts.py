@@ -42,7 +42,7 @@ def kgprof(
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["profile", "missing.py"], ["missing.py: no such file", "path/script.py"]),
+        (["profile", "missing.py"], ["missing.py: file not found", "path/script.py"]),
         (["profile", "folder"], ["folder: is a folder, not a script", "-m"]),
         (["profile", "folder.py"], ["folder.py: is a folder, not a script"]),
         (["check-graphs", "-m", "no.such.module"], ["no module named 'no.such.module'"]),

@@ -149,7 +149,7 @@ class Front:
 def code(text: str, limit: int, *, cell: bool = False) -> str:
     """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``: of a table."""
     shown = one_line(text, limit)
-    if not shown or not set("`<>&@").isdisjoint(shown):
+    if not shown or not set("`<>&@#").isdisjoint(shown):
         return escaped(shown, limit)
     return f"`{shown.replace('|', chr(92) + '|') if cell else shown}`"
 

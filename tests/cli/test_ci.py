@@ -45,7 +45,8 @@ def test_a_github_job_is_known_by_its_variables(tmp_path: Path) -> None:
     }
 
     url = "https://github.com/o/r/actions/runs/12"
-    assert job_of(variables) == Job(parses_log=True, summary=tmp_path / "summary", run_url=url)
+    source = "https://github.com/o/r"
+    assert job_of(variables) == Job(parses_log=True, summary=tmp_path / "summary", run_url=url, source_url=source)
 
 
 def test_elsewhere_there_is_no_job() -> None:

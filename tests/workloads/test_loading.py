@@ -59,7 +59,7 @@ def test_what_is_no_workload_is_refused(workload: str, message: str) -> None:
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(InputError, match=r"^nowhere/model\.py: no such file$"):
+    with pytest.raises(InputError, match=r"^nowhere/model\.py: file not found$"):
         find("nowhere/model.py:step")
 
 

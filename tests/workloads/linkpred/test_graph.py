@@ -193,7 +193,7 @@ def test_a_missing_file_is_an_error(write: Write, file: str) -> None:
     with pytest.raises(InputError) as error:
         load_directory(path)
 
-    assert str(error.value) == f"{path / file}: no such file"
+    assert str(error.value) == f"{path / file}: file not found"
 
 
 def test_without_rules_the_error_says_what_to_write(write: Write) -> None:
@@ -203,7 +203,7 @@ def test_without_rules_the_error_says_what_to_write(write: Write) -> None:
     with pytest.raises(InputError) as error:
         load_directory(path)
 
-    assert "does not mine rules" in str(error.value)
+    assert "cannot mine rules" in str(error.value)
     assert "write rules.txt" in error.value.hint
 
 

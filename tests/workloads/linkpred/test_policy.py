@@ -202,7 +202,7 @@ def test_a_file_with_code_in_it_is_refused_and_not_run(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="file not found"):
         load_weights(network(), tmp_path / "absent.pt")
 
 
