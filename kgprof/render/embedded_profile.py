@@ -126,7 +126,7 @@ def read(path: Path) -> Embedded:
     try:
         data = files.content(path, MAX_PAGE_BYTES)
     except FileNotFoundError as error:
-        raise InputError("no such file", path=path, hint="give a report.html written by kgprof") from error
+        raise InputError("file not found", path=path, hint="give a report.html written by kgprof") from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path, hint=_OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
