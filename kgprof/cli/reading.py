@@ -99,7 +99,7 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
 
 
 def text_of(path: Path, faults: list[str], within: Path | None = None) -> str | None:
-    """A configuration; None where there is file not found. ``within``: as files.opened has it."""
+    """A configuration; None if there is no such file. ``within``: as files.opened has it."""
     try:
         return files.content(path, files.TOML_BYTES, within).decode("utf-8")
     except FileNotFoundError:

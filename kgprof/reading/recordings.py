@@ -248,7 +248,7 @@ def _read_log(path: Path, within: Path) -> str:
 
 
 def _read_if_there(path: Path, kind: Any, within: Path) -> Any:
-    """A Struct, or Skipped, of ``kind``, which may be a union; None where there is file not found."""
+    """A Struct, or Skipped, of ``kind``, which may be a union; None if there is no such file."""
     return _read(path, kind, within) if path.exists() else None
 
 
