@@ -6,6 +6,7 @@ python -m tests.examples [FOLDER]          what `make example` runs
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -28,6 +29,8 @@ EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
 SWEPT = ("linkpred", "transformer-block", "small-ops")
 SWEEPS = tuple(ROOT / "fixtures" / "sweeps" / "h200" / f"{name}.json" for name in SWEPT)
 CAPTURE = ROOT / "fixtures" / "captures" / "h200" / "fusion.json"
+SHOWN = ("evaluator", "comparison")  # the pages that the README has a picture of
+PICTURE_BYTES = 150 * 1024
 REGRESSION = "12-depth-limit-as-a-tensor"
 
 
@@ -47,6 +50,30 @@ def reports() -> dict[str, bytes]:
             "capture.html": captured(),
             "sweep.html": swept(),
         }
+
+
+def pictures(folder: Path) -> dict[str, bytes]:
+    """The first screen of each page that the README shows, as PNG of at most PICTURE_BYTES."""
+    from playwright.sync_api import sync_playwright
+
+    chromium, made = shutil.which("chromium"), {}
+    if chromium is None:
+        raise RuntimeError("chromium is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name in SHOWN:
+            for width in (1280, 1120, 960, 800, 640):  # a narrower page is a smaller picture
+                page = browser.new_page(viewport={"width": width, "height": width * 5 // 8})
+                page.goto((folder / f"{name}.html").resolve().as_uri())
+                picture = page.screenshot(type="png", animations="disabled")
+                page.close()
+                if len(picture) <= PICTURE_BYTES:
+                    break
+            else:
+                raise RuntimeError(f"no picture of {name}.html is below {PICTURE_BYTES:,} bytes")
+            made[f"{name}.png"] = picture
+        browser.close()
+    return made
 
 
 def captured() -> bytes:
@@ -88,9 +115,10 @@ def run(folder: Path, *arguments: str, exit_codes: Set[int] = frozenset({0})) ->
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLE
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in reports().items():
-        (folder / name).write_bytes(content)
-        print(folder / name)  # noqa: T201
+    for made in (reports, lambda: pictures(folder)):
+        for name, content in made().items():
+            (folder / name).write_bytes(content)
+            print(folder / name)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def test_a_workload_that_raises_leads_and_json_stays_json(
     assert report["verdict"]["text"].startswith("no verdict, the workload failed: raises.as-is raised during COMPILE")
     assert "compiles_nothing.as-is: nothing was compiled" in report["verdict"]["reasons"]
     assert "this step does not work" in done.stderr
-    skipped = {"kind": "skipped", "reason": "only the COMPILE pass was asked for"}
+    skipped = {"kind": "skipped", "reason": "only the COMPILE pass was requested"}
     assert [run["host"] for run in report["runs"][:2]] == [skipped, skipped]
 
 
@@ -108,7 +108,7 @@ def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str
 
     why = "because of print: Failed to trace builtin operator (GB0059)"
     refused = f"KGP107 compiling wants_a_full_graph raised Unsupported {why}"
-    verdict = f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}; the program ended because of it: "
+    verdict = f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}, which ended the program: "
     assert done.returncode == 4, done.stderr
     assert done.stdout.startswith(f"step.py:{line}: {refused} [")
     assert [said for said in done.stdout.splitlines() if said.startswith(verdict)], done.stdout
@@ -133,7 +133,7 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     done = check("clean", *(f"--format={name}={file}" for name, file in files.items()), cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "OK: gate passed: 3 budgets held over 1 run"
+    assert done.stdout.splitlines()[-1] == "OK: gate passed: 3 budgets met in 1 run"
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     sarif = json.loads((tmp_path / "r.sarif").read_text(encoding="utf-8"))["runs"][0]
     suites = ElementTree.fromstring((tmp_path / "r.xml").read_text(encoding="utf-8").encode())
@@ -142,7 +142,7 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     assert (sarif["results"], sarif["invocations"][0]["exitCode"]) == ([], 0)
     assert len(sarif["tool"]["driver"]["rules"]) == len(report["rules"]) > 0
     assert (suites.get("failures"), suites.get("errors")) == ("0", "0")
-    assert annotations == "::notice title=kgprof%3A ok::gate passed: 3 budgets held over 1 run\n"
+    assert annotations == "::notice title=kgprof%3A ok::gate passed: 3 budgets met in 1 run\n"
     assert "| clean.as-is | graph-breaks | 0 sites | 0 | held |" in (tmp_path / "r.md").read_text(encoding="utf-8")
 
 
@@ -195,8 +195,8 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert code == 0
     assert "1 of them needs a reason and an owner before the gate runs again" in capsys.readouterr().err
     said = refused(tmp_path, monkeypatch, capsys)
-    assert "reason is empty; say it" in said
-    assert "owner is empty; say it" in said
+    assert "reason is empty; fill it in" in said
+    assert "owner is empty; fill it in" in said
 
     # when: they are given
     file = tmp_path / accepted.FILE
@@ -221,7 +221,7 @@ def test_the_faults_of_options_configuration_and_accepted_findings_are_told_at_o
 
     said = refused(tmp_path, monkeypatch, capsys, "--max", "graph-breaks=none")
 
-    assert "5 faults in what the gate is told:" in said
+    assert "5 faults in the gate's settings:" in said
     for part in (
         "--max graph-breaks=none: a limit is a number from 0 on",
         "unknown key 'fail_on' (did you mean fail-on?)",
@@ -246,7 +246,7 @@ def test_two_configurations_in_one_folder_are_refused(
     [
         (["--fail-on", "note"], "'note' is not one of 'error', 'warning', 'never'"),
         (["--backend", "cudagraphs"], "is not one of 'inductor', 'aot_eager', 'eager'"),
-        (["--max", "graph-breaks"], "a budget is METRIC=N"),
+        (["--max", "graph-breaks"], "a budget must be METRIC=N"),
         (["--format", "sarfi"], "did you mean sarif?"),
         (["--steps", "3"], "--warmup 3 leaves none of --steps 3"),
         (["--maxx", "graph-breaks=0"], "'--maxx'"),
@@ -299,12 +299,12 @@ def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys:
 
     assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 
-    said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file may be deleted"
+    said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file can be deleted"
     assert capsys.readouterr().err == f"kgprof: {file}: {said}\n"
     # when: the gate reads what was written
     read = reading.gate_settings(Configuration(accepted=str(file)), [])
     assert read.notes == (
-        "accepted.toml accepts nothing: --update-baseline writes what fails now into it; else it may be deleted",
+        "accepted.toml accepts nothing: --update-baseline writes what fails now into it; otherwise delete it",
     )
     assert judge(gated.profile(), read).exit_code == 0
 

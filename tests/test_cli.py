@@ -136,17 +136,20 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
     [
         (["profil"], ["error: no command 'profil'; did you mean 'profile'?", "see kgprof --help"]),
         (["profile", "linkpre"], ["did you mean 'linkpred'?", "pkg.mod:name"]),
-        (["profile", "nowhere.py:step"], ["nowhere.py: no such file", "path/file.py:name"]),
-        (["profile", "script.py"], ["script.py: no such file", "file.py:name"]),
+        (["profile", "nowhere.py:step"], ["nowhere.py: file not found", "path/file.py:name"]),
+        (["profile", "script.py"], ["script.py: file not found", "file.py:name"]),
         (["profile", "--stps", "3"], ["'--stps'", "--steps", "stand after --"]),
-        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload's own options stand after --"]),
+        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload options stand after --"]),
         (["profile", "linkpred", "extra"], ["unexpected extra argument (extra)", "see kgprof profile --help"]),
         (["profile", "--steps", "0"], ["'--steps': 0 is not in the range x>=1", "see kgprof profile --help"]),
         (["profile", "--steps", "3", "--warmup", "3"], ["--warmup 3 leaves none of --steps 3", "more --steps"]),
         (["profile", "--timeout", "0"], ["'--timeout': 0.0 is not in the range x>0"]),
-        (["profile", "--timeout", "inf"], ["--timeout inf is no time limit", "seconds, 604800 s (7 days) at most"]),
-        (["profile", "--timeout", "nan"], ["--timeout nan is no time limit", "(7 days)"]),
-        (["check-graphs", "--timeout", "1e10"], ["--timeout 1e+10 is no time limit", "(7 days)"]),
+        (
+            ["profile", "--timeout", "inf"],
+            ["--timeout inf is not a valid time limit", "seconds, at most 604800 s (7 days)"],
+        ),
+        (["profile", "--timeout", "nan"], ["--timeout nan is not a valid time limit", "(7 days)"]),
+        (["check-graphs", "--timeout", "1e10"], ["--timeout 1e+10 is not a valid time limit", "(7 days)"]),
         (["profile", "--mode", "egaer"], ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"]),
         (["profile", "--device", "gpu"], ["'gpu' is not one of 'auto', 'cpu', 'cuda'"]),
         (["profile", "--format", "jsn"], ["unknown format 'jsn'", "did you mean json?"]),
@@ -156,13 +159,13 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "-o", __file__], [f"cannot write to {__file__}: ", "-o"]),
         (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
-        (["report", "/nowhere"], ["/nowhere: no such file or folder", "kgprof profile"]),
+        (["report", "/nowhere"], ["/nowhere: file or folder not found", "kgprof profile"]),
         (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
         (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "choose a path"]),
-        (["report", ""], ["'[RECORDING]': it is empty; name a file or folder", "see kgprof report --help"]),
+        (["report", ""], ["'[RECORDING]': it is empty; give a file or folder", "see kgprof report --help"]),
         (["profile", "-o", ""], ["'--output': it is empty", "see kgprof profile --help"]),
-        (["extract", "/nowhere.html"], ["/nowhere.html: no such file", "name a report.html that kgprof wrote"]),
-        (["report"], ["report reads one thing", "name a RECORDING, or give --torch-trace DIR"]),
+        (["extract", "/nowhere.html"], ["/nowhere.html: file not found", "give a report.html written by kgprof"]),
+        (["report"], ["report needs exactly one input", "give a RECORDING, or --torch-trace DIR"]),
         (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP", "`kgprof explain` lists them all"]),
         (["explain", "kgp510"], ["no rule 'kgp510'; did you mean 'KGP"]),
         (["explain", "kgp50"], ["no rule 'kgp50'; did you mean 'KGP5"]),
@@ -176,7 +179,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         ),
         (
             ["profile", "--rounds", "2", "--passes", "compile"],
-            ["--rounds 2 repeats TIMING, which --passes leaves out", "add timing to --passes"],
+            ["--rounds 2 repeats TIMING, but --passes leaves it out", "add timing to --passes"],
         ),
         (["explain", "result-differ-from-eager"], ["did you mean 'result-differs-from-eager'?"]),
     ],
@@ -200,7 +203,7 @@ def test_a_folder_that_is_not_kgprofs_is_not_written_over(tmp_path: Path, capsys
     code, _, err = here(["profile", "-o", tmp_path], capsys)
 
     assert code == 2
-    assert f"{tmp_path}/report.html is in the way, and it is not a Recording's" in err
+    assert f"{tmp_path}/report.html already exists and is not a Recording's" in err
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == "someone else's"
 
 
@@ -422,7 +425,10 @@ def test_options_come_from_the_environment_too(
             ["linkpred", "--strategy", "stepped"],
             {},
             2,
-            ["error: strategy 'stepped' is not in this version", "linkpred has: batched, torch_cond, fused, reference"],
+            [
+                "error: strategy 'stepped' is not supported in this version",
+                "linkpred has: batched, torch_cond, fused, reference",
+            ],
         ),
         (
             ["linkpred", "--", "--data", "/nowhere"],
@@ -519,7 +525,7 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     assert [run.exit.outcome for run in recording.runs] == ["ok", "ok"]
     assert isinstance(eager.compile, CompilePass)
     assert eager.compile.compilations == ()
-    assert eager.kernels == Skipped(reason="mode eager has no kernels of Inductor's")
+    assert eager.kernels == Skipped(reason="mode eager has no Inductor kernels")
     assert isinstance(as_is.compile, CompilePass)
     assert [row.function for row in as_is.compile.compilations] == ["step"]
     assert [run["agreement"]["verdict"] for run in document["runs"]] == ["equal", "equal"]
@@ -539,7 +545,7 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     phases = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")]
     measured = ["prepare", "compile", "timing", "trace", "host", "stack"]
     in_second_process = {"eager": ["prepare", "memory"], "as-is": ["prepare", "memory", "kernels"]}
-    assert phases[0].startswith("until it is whole, the result is in ")
+    assert phases[0].startswith("until it is complete, the result is in ")
     assert phases[1:] == [
         "plan",
         *(f"step.{mode}  {phase}" for mode, watched in in_second_process.items() for phase in (*measured, *watched)),
@@ -726,7 +732,7 @@ def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
     assert error.startswith("kgprof: error: cannot write ")
     assert error.endswith(": File too large")
     assert hint.startswith(
-        "  hint: make room, or name a place that can be written; what was measured is in out/recording."
+        "  hint: free some disk space, or choose a writable place; what was measured is in out/recording."
     )
     (run,) = recordings.load(tmp_path / "out").runs
     assert (run.exit.outcome, run.exit.during) == ("raised", "compile")

@@ -57,7 +57,7 @@ def test_a_folder_a_page_and_a_document_say_the_same(
     code, out, err = here(capsys, "compare", base / name, worse / name)
 
     assert (code, err) == (1, "")
-    verdict = next(line for line in out.splitlines() if line.startswith("FAILED: "))
+    verdict = next(line for line in out.splitlines() if line.startswith("REGRESSION: "))
     assert "fused.default" in verdict
     assert "step.py:41: new KGP201" in verdict
     assert "fused.default  step" in out
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pyte
 
     assert (code, out) == (2, "")
     assert err.count("kgprof: error:") == 1
-    assert f"{tmp_path / 'nowhere'}: no such file or folder" in err
+    assert f"{tmp_path / 'nowhere'}: file or folder not found" in err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_comparison_is_refused_as_a_side(
     code, _, err = here(capsys, "compare", base, tmp_path / "compared")
 
     assert code == 2
-    assert f"{tmp_path.name}/compared is a comparison, and no side of one" in err
+    assert f"{tmp_path.name}/compared is itself a comparison and cannot be one of its sides" in err
 
 
 def test_two_workloads_are_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,7 +245,7 @@ def test_the_page_is_written_where_it_is_asked_for_and_carries_the_comparison(
     code, out, err = here(capsys, "compare", base, worse, "-o", where)
 
     assert code == 1
-    assert "FAILED: fused.default" in out
+    assert "REGRESSION: fused.default" in out
     assert err == f"kgprof: the report is {where / 'report.html'}\n"
     assert sorted(path.name for path in where.iterdir()) == ["report.html", "report.json"]
     code, extracted, _ = here(capsys, "extract", where / "report.html")

@@ -29,7 +29,7 @@ def test_a_plural_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("x",), "the declared buffer x, input of step, lies at another address"),
+        (("x",), "the declared buffer x, input of step, moved to a new address"),
         (("x", "h"), "the declared buffers x, h, inputs of step, lie at another address"),
     ],
 )
@@ -80,4 +80,4 @@ def test_one_written_tensor_is_and_several_are(names: tuple[str, ...], said: str
 def test_one_budget_is_no_budgets() -> None:
     judged = judge(gated.profile(), msgspec.structs.replace(gated.settings(), budgets=DEFAULTS[:1]))
 
-    assert judged.verdict.text == "gate passed: 1 budget held over 1 run"
+    assert judged.verdict.text == "gate passed: 1 budget met in 1 run"

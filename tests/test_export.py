@@ -152,9 +152,9 @@ def test_a_trace_that_is_gone_or_no_trace_is_one_error(recorded: Path, capsys: p
     trace_of(recorded, "batched.eager").unlink()
     gone = here(capsys, *export)
 
-    assert no_trace == (2, "", "kgprof: error: trace.json.gz: this is no Kineto trace: it holds no traceEvents\n")
+    assert no_trace == (2, "", "kgprof: error: trace.json.gz: not a Kineto trace: it has no traceEvents\n")
     assert gone[0] == 2
-    assert "the trace of TRACE is not where it was kept" in gone[2]
+    assert "the trace of TRACE was moved or deleted" in gone[2]
     assert not file.exists()
 
 
@@ -169,7 +169,7 @@ def test_a_trace_that_breaks_off_is_exported_as_far_as_it_goes(
     code, _, err = here(capsys, *args)
 
     assert code == 0
-    assert err.startswith("kgprof: trace.json.gz: the trace breaks off")
+    assert err.startswith("kgprof: trace.json.gz: the trace is truncated")
     assert faults(json.loads(file.read_bytes())) == []
 
 

@@ -50,17 +50,17 @@ def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.C
     assert err.splitlines() == [
         "kgprof: not in this report's copy: the logs",
         "kgprof: not in this report's copy: the timelines",
-        "kgprof: not in this report's copy: the host functions",
-        "kgprof: not in this report's copy: the kernels against the card",
+        "kgprof: not in this report's copy: the CPU functions",
+        "kgprof: not in this report's copy: the roofline",
     ]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("missing.html", "no such file\n  hint: name a report.html that kgprof wrote\n"),
-        ("", "this is a folder\n  hint: name the report.html in it\n"),
-        ("report.json", "this is no report.html of kgprof's\n  hint: give one that kgprof wrote\n"),
+        ("missing.html", "file not found\n  hint: give a report.html written by kgprof\n"),
+        ("", "this is a folder, not a report\n  hint: give the report.html in it\n"),
+        ("report.json", "not a report.html written by kgprof\n  hint: give a report.html written by kgprof\n"),
         ("cut.html", "the report "),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_pipe_gets_one_plain_line_a_phase() -> None:
     lines = shown(io.StringIO()).splitlines()
 
     assert [re.sub(r"\d+\.\d s", "0.0 s", line) for line in lines] == [
-        "kgprof:     0.0 s  plan",
+        "kgprof:     0.0 s  loading the workload",
         "kgprof:     0.0 s  fused.default  compile",
         "kgprof: fused.default: 7.42 ms/step",
     ]
@@ -50,16 +50,39 @@ def test_ci_and_a_dumb_terminal_get_plain_lines_too(variable: str, value: str, m
     assert "\x1b" not in shown(Terminal())
 
 
-def test_a_terminal_gets_what_is_over_and_what_is_running() -> None:
-    text = shown(Terminal())
+def test_a_terminal_gets_one_table_of_runs_by_passes_that_goes_away() -> None:
+    stream = Terminal()
+    eager = RunKey(strategy="fused", mode="eager")
+    with progress.choose(quiet=False, stream=stream) as told:
+        told.phase("plan", None)
+        told.expect((eager, KEY), ("compile", "timing"))
+        told.phase("timing", eager)
+        told.result("7.42 ms/step, median of 3 steps", eager)
+        told.phase("prepare", KEY)
 
-    assert "\x1b[?25l" in text  # the cursor is hidden while the spinner turns
-    assert "\x1b[?25h" in text  # and shown again
+    text = stream.getvalue()
+    assert "\x1b[?25l" in text  # the cursor is hidden while the table is drawn
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # and shown again
+    assert text.rindex("\x1b[2K") > text.rindex("starting the process (fused.default)")  # what was drawn is erased
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    assert re.search(r"kgprof: +\d+\.\d s  plan", plain)
-    compiled = re.search(r"kgprof: +\d+\.\d s  fused\.default  compile", plain)
-    assert compiled
-    assert "kgprof: fused.default: 7.42 ms/step" in plain[compiled.end() :]
+    assert re.search(r"run +compile +timing", plain)
+    assert re.search(r"fused\.eager +· +0\.0 s", plain)
+    assert re.search(r"starting the process \(fused\.default\); 0\.0 s elapsed, about 1\.0 s left", plain)
+
+
+def test_verbose_gets_every_phase_as_a_line_on_a_terminal_too() -> None:
+    stream = Terminal()
+    with progress.choose(quiet=False, verbose=True, stream=stream) as told:
+        told.phase("compile", KEY)
+
+    assert re.fullmatch(r"kgprof: +0\.0 s  fused\.default  compile\n", stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("spent", "words"), [(3.21, "3.2 s"), (41.4, "41 s"), (125.2, "2 min 05 s"), (59.7, "1 min 00 s")]
+)
+def test_a_time_is_said_in_few_digits(spent: float, words: str) -> None:
+    assert progress.seconds(spent) == words
 
 
 def test_without_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,19 +42,19 @@ def kgprof(
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["profile", "missing.py"], ["missing.py: no such file", "path/script.py"]),
+        (["profile", "missing.py"], ["missing.py: file not found", "path/script.py"]),
         (["profile", "folder"], ["folder: is a folder, not a script", "-m"]),
         (["profile", "folder.py"], ["folder.py: is a folder, not a script"]),
         (["check-graphs", "-m", "no.such.module"], ["no module named 'no.such.module'"]),
-        (["profile", "-m", "not-a-name"], ["-m 'not-a-name' is no module name"]),
+        (["profile", "-m", "not-a-name"], ["-m 'not-a-name' is not a module name"]),
         (["profile", "-m", "email"], ["'email' is a package without __main__"]),
         (["profile", "-m", "json.tool", "script.py"], ["-m json.tool and WORKLOAD script.py are two workloads"]),
         (
             ["profile", "script.py", "--strategy", "x", "--passes", "compile,tming"],
             ["no pass 'tming'", "timing"],
         ),
-        (["profile", "linkpred", "--max-steps", "3"], ["--max-steps is for scripts, and linkpred is none"]),
-        (["check-graphs", "linkpred", "--duration", "3"], ["--duration is for scripts, and linkpred is none"]),
+        (["profile", "linkpred", "--max-steps", "3"], ["--max-steps is for scripts, but linkpred is not one"]),
+        (["check-graphs", "linkpred", "--duration", "3"], ["--duration is for scripts, but linkpred is not one"]),
     ],
 )
 def test_bad_input_is_one_clear_error_before_anything_runs(
@@ -245,7 +245,7 @@ def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_
     command = "python -m torch.distributed.run --nproc-per-node 1 -m kgprof profile train.py -- --lr 1"
     assert done.returncode == 5
     assert report["verdict"]["text"].endswith(
-        f"the script only launches others (torch.distributed.run), and kgprof sees one process. Run {command}"
+        f"the script only launches other processes (torch.distributed.run), and kgprof sees only its own. Run {command}"
     )
     (finding,) = report["findings"]
     assert (finding["rule"], finding["fix"]) == ("KGP504", command)

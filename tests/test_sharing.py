@@ -177,7 +177,7 @@ def test_a_job_gets_the_summary_and_is_told(
     assert cli.run(["report", str(recorded)]) == 0
 
     said = capsys.readouterr()
-    assert said.err == f"kgprof: the summary is added to the job's: {summary} (--no-ci leaves it out)\n"
+    assert said.err == f"kgprof: the summary was added to the job summary: {summary} (--no-ci leaves it out)\n"
     assert said.out == f"{recorded / 'report.html'}\n"
     text = summary.read_text(encoding="utf-8")
     assert text.startswith("### kgprof: invented on ")

@@ -218,7 +218,7 @@ def test_sizes_are_two_or_more(tmp_path: Path, sizes: str) -> None:
     refused = kgprof("sweep", "program.py:step", "--sizes", sizes, cwd=tmp_path)
 
     assert refused.returncode == 2
-    assert f"--sizes {sizes} is not two or more sizes" in refused.stderr
+    assert f"--sizes must be two or more sizes, got {sizes}" in refused.stderr
 
 
 @pytest.mark.long

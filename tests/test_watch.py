@@ -73,7 +73,7 @@ def test_a_read_is_found_at_its_line_with_its_count_a_step() -> None:
 
     assert said(step.findings) == [("KGP201", "return x.sum().item()  # the read")]
     assert step.syncs_per_step == 2
-    assert step.notes == ("nothing was compiled while it was watched; what was compiled before is not looked into",)
+    assert step.notes == ("nothing was compiled while it was watched; code compiled earlier is not analysed",)
 
 
 def test_breaks_and_recompiles_are_found_as_in_a_report() -> None:
@@ -143,7 +143,7 @@ def test_what_was_read_in_warm_up_alone_is_no_finding_and_one_step_proves_nothin
 
     assert watched.findings == ()
     assert isinstance(watched.syncs_per_step, Skipped)
-    assert "1 step taken, and warm-up takes 1" in watched.notes
+    assert "1 step taken, but warm-up takes 1" in watched.notes
 
 
 def test_a_line_that_reads_in_warm_up_alone_is_noted() -> None:
@@ -162,8 +162,8 @@ def test_a_line_that_reads_in_warm_up_alone_is_noted() -> None:
     assert (watched.findings, watched.syncs_per_step) == ((), 0)
     place = f"{Path(__file__).name}:{line_with('  # once')}"
     assert [note for note in watched.notes if "warm-up" in note] == [
-        "1 line reads in warm-up alone, so in no figure per step and no finding: "
-        f"{place} test_a_line_that_reads_in_warm_up_alone_is_noted.step"
+        f"1 line syncs during warm-up only, so they count in no per-step figure and no finding: {place} "
+        "test_a_line_that_reads_in_warm_up_alone_is_noted.step"
     ]
 
 
@@ -196,8 +196,8 @@ def test_its_words_name_file_line_rule_and_cause() -> None:
 
     assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 reads per step"
     assert finding == (
-        f"{__file__}:{line_with('  # the read')}: KGP201 on CUDA the host waits for the device in eager code: "
-        "a tensor becomes a number, once a step"
+        f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number would force a sync, "
+        "once per step"
     )
     assert f"<td>{__file__}:{line_with('  # the read')}</td><td>KGP201</td>" in watched._repr_html_()
 
@@ -303,7 +303,7 @@ def test_the_second_run_of_a_cell_replaces_the_first_and_says_so() -> None:
     # then: what the first found until then stays, and it says that it ended
     assert (first.steps, second.steps) == (3, 4)
     assert first.syncs_per_step == 1
-    assert "reads_its_sum is watched in its place since step 3" in first.notes
+    assert "reads_its_sum has been watched instead since step 3" in first.notes
     assert not [note for note in second.notes if "in its place" in note]
     with pytest.raises(UsageError, match="watched already"):
         first.__enter__()
@@ -379,8 +379,8 @@ def test_after_stop_the_function_still_runs_and_takes_no_step() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "words"),
     [
-        (3, {}, "a function or tensors are watched, not int"),
-        ({"rows": 3}, {}, "'rows' is no tensor but int"),
+        (3, {}, "kgprof.watch takes a function or tensors, not int"),
+        ({"rows": 3}, {}, "'rows' must be a tensor, got int"),
         ([torch.ones(1)], {"buffers": {}}, "given twice"),
         (len, {"warmup": -1}, "warmup is a number of steps"),
     ],
@@ -409,11 +409,11 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
 
     done = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True)
 
-    assert "<stdin>:1: KGP201 on CUDA the host waits" in done.stdout
+    assert "<stdin>:1: KGP201 on a GPU converting" in done.stdout
 
 
-def test_the_example_of_the_readme_finds_what_it_says(tmp_path: Path) -> None:
-    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+def test_the_example_of_the_reference_finds_what_it_says(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "reference.md").read_text(encoding="utf-8")
     example = text.partition("## In a REPL or a test")[2].partition("```python\n")[2].partition("```")[0]
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
@@ -430,7 +430,7 @@ def test_the_example_of_the_readme_finds_what_it_says(tmp_path: Path) -> None:
 
 def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kgprof, "_profiled", True)
-    aside = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
+    aside = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
 
     watched = kgprof.watch(reads_its_sum)
     with kgprof.watch([torch.ones(2)]) as block:
@@ -440,4 +440,4 @@ def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.Monke
     assert result == 4
     assert (watched.steps, block.steps) == (0, 0)
     assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (aside,), Skipped(reason=aside))
-    assert f"{watched!r}".endswith(f"reads_its_sum: no finding in 0 steps, reads per step not observed\nnote: {aside}")
+    assert f"{watched!r}".endswith(f"reads_its_sum: no finding in 0 steps, syncs per step not observed\nnote: {aside}")

@@ -130,7 +130,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
         passes = f"{phases.backward_passes} backward passes per optimizer step"
-        notes.append(f"gradient accumulation: {passes}; a step is all of them, so its time is that of as many batches")
+        notes.append(f"gradient accumulation: {passes}; a step, and so its time, includes all of them")
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -168,7 +168,7 @@ def _agreement(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> tuple[m.Run
     """Of one run, and what it was compared with where that is not the plan's baseline, which left no result."""
     if isinstance(agreement, m.Skipped):
         return agreement, None
-    of_run = dict(agreement.runs).get(key, m.Skipped(reason="the results were compared without this run"))
+    of_run = dict(agreement.runs).get(key, m.Skipped(reason="this run was left out when results were compared"))
     compared = isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key
     return of_run, agreement.baseline if compared else None
 
@@ -179,8 +179,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if isinstance(compiled, m.Skipped):
         return compiled
     if not compiled.call_us and compiled.calls is None:
-        return m.Skipped(reason="COMPILE holds no call")
-    unseen = m.Skipped(reason="calls were not seen, only what was compiled in them")
+        return m.Skipped(reason="COMPILE has no call")
+    unseen = m.Skipped(reason="calls were not observed, only the compilations in them")
     summary = m.CompileSummary(
         first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE),
@@ -221,7 +221,7 @@ def _records_lacking(run: m.RunRecord) -> str:
         return ""
     unavailable = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
     damaged = any(lost.incomplete and lost.capture == "structured trace" for lost in unavailable)
-    why = "are damaged, cut off or beyond the limit" if damaged else "are beyond the limit"
+    why = "are damaged, cut off or beyond the limit" if damaged else "exceed the limit"
     return f"{run.records.left_out:,} records of the compiler {why}"
 
 

@@ -74,6 +74,6 @@ def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving 
         return finding.saves
     return m.Saving(
         us_per_step=min(cost.value, idle_us),
-        how="the time that the CPU waited here, at most the step's GPU idle time",
+        how="the CPU's wait here, at most the step's GPU idle time",
         measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
     )

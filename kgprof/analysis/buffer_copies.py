@@ -74,7 +74,7 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     copies = np.zeros(len(columns), np.bool_)
     copies[outermost] = columns.named(*COPIES)[outermost]
     if not len(outermost) or not steps:
-        return m.Skipped(reason="the trace holds no operator")
+        return m.Skipped(reason="the trace has no operator")
     if work is None:
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
         kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())

@@ -33,13 +33,13 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     fastest = min(costs.values(), default=0.0)
     plain = next((costs[name] for name in (m.EAGER, m.AS_IS) if name in costs), None)
     cost = costs.get(best.name)
-    reason = "Its results are those of eager mode."
+    reason = "Its results equal those of eager mode."
     if cost is not None and plain is not None and cost != plain:
         reason += f" A call takes {figure(cost)} µs, and {figure(plain)} µs in eager mode."
     copies = best.answer.copies_us if best.answer is not None else None
     if isinstance(copies, m.Spread):
         declared = any(each.declared for each in best.answer.inputs) if best.answer is not None else False
-        which = "included for the declared inputs" if declared else "not included: up to that, if all inputs are new"
+        which = "included for the declared inputs" if declared else "not included; at most that, if all inputs are new"
         reason += f" Copying new inputs takes {figure(copies.median)} µs ({which})."
     slower = sorted((each, name) for name, each in costs.items() if cost is not None and each > cost)
     if slower and slower[0][0] != plain:
@@ -103,9 +103,9 @@ def _confidence(
 ) -> tuple[m.Confidence, tuple[str, ...]]:
     low, medium = [], []
     if best.name not in costs:
-        low.append("nothing was timed, so the simplest way stands for the best")
+        low.append("nothing was timed, so the simplest way is recommended")
     if best.answer is not None and best.answer.blind:
-        low.append("other inputs did not change the result, so a replay with old values would not have been noticed")
+        low.append("other inputs did not change the result, so a replay with old values could not be detected")
     kin = [r for r in results if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best]
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
     harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
@@ -115,7 +115,7 @@ def _confidence(
     ended = {m.CaptureOutcome.WRONG: "gave wrong results", raised: "raised"}
     medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
-        medium.append(f"{near[0].name} is the faster by its median")
+        medium.append(f"{near[0].name} has the lower median")
     agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")
@@ -133,7 +133,9 @@ def _summary(case: m.CaptureCase) -> str:
         case m.CaptureWay.CALLABLES:
             return f"Give the function {own} to torch.cuda.make_graphed_callables."
     if case.mode in m.OWN_GRAPHS:
-        return f"Call the function with {compiled}, which replays CUDA graphs of its own, and capture nothing."
+        return (
+            f"Call the function with {compiled}, which replays CUDA graphs of its own, and do not capture it yourself."
+        )
     return f"Call the function {own}, without a CUDA graph."
 
 
@@ -161,7 +163,7 @@ def code(best: m.CaptureResult, function: str) -> str:
             marks = case.mode in m.OWN_GRAPHS
             lines = ["torch.compiler.cudagraph_mark_step_begin()  # before each step"] * marks
             lines += [f"output = {step}()"]
-            lines += ["kept = output.clone()  # the next step writes over output"] * marks
+            lines += ["kept = output.clone()  # the next step overwrites output"] * marks
     return "\n".join([*wrapped, *lines])
 
 
@@ -180,7 +182,7 @@ def _capture(step: str, inputs: Sequence[str], warmups: int) -> list[str]:
         "# for each call:",
     ]
     lines += [f"{name}.copy_({_new(name)})  # never {name} = ...: the graph reads this memory" for name in inputs]
-    return [*lines, "graph.replay()", "kept = output.clone()  # the next replay writes over output"]
+    return [*lines, "graph.replay()", "kept = output.clone()  # the next replay overwrites output"]
 
 
 def _new(name: str) -> str:
@@ -196,10 +198,10 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
     for result in results:
         if result.outcome is m.CaptureOutcome.WRONG:
             what = "the result for the old inputs" if result.answer and result.answer.stale else "a wrong result"
-            yield f"{result.name} gave {what} without an error. There the function is {result.case.words}."
+            yield f"{result.name} gave {what} without an error. In that case the function is {result.case.words}."
     for result in results:
         if result.outcome is m.CaptureOutcome.HUNG:
-            yield f"{result.name} hung. There the function is {result.case.words}."
+            yield f"{result.name} hung. In that case the function is {result.case.words}."
     if best.case.way is m.CaptureWay.CALL:
         return
     raised = [r for r in results if r.outcome is m.CaptureOutcome.RAISED and is_a_way(r.case)]
@@ -216,4 +218,4 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
         )
     cold = by_name.get(f"capture-{best.case.mode}-cold")
     if cold is not None and cold.outcome is m.CaptureOutcome.RAISED:
-        yield f"Never leave the warm-up out: {cold.name} raised."
+        yield f"Never skip the warm-up: {cold.name} raised."

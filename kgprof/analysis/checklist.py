@@ -37,33 +37,34 @@ EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is 
 # Every item, in the order of the report.
 TITLES = {
     "buffers-allocated-once": "Persistent buffers are allocated once",
-    "captured-by-reference": "A CUDA graph finds its inputs where they were, and copies none",
-    "no-writes-inside": "Compiled functions return new tensors and write to none they were given",
-    "copied-outside": "Persistent buffers get their next values by copy_ outside of compiled code",
+    "captured-by-reference": "CUDA graph inputs keep their addresses, so none is copied",
+    "no-writes-inside": "Compiled functions return new tensors and do not write to their arguments",
+    "copied-outside": "Persistent buffers are updated by copy_ outside compiled code",
     "steps-marked": "No result of a CUDA graph is kept beyond the next replay "
     "(torch.compiler.cudagraph_mark_step_begin())",
     "static-shapes": "Every call has the same shapes",
-    "no-reads-inside": "No tensor is read by the host inside a compiled function",
-    "cuda-graphs-tried": "Inference that waits for the host is tried with CUDA graphs (mode='reduce-overhead')",
-    "whole-graphs": "Every compiled function is one graph, so that fullgraph=True would hold",
-    "no-dynamic-shapes": "Nothing is compiled for sizes that never change (dynamic=False would hold)",
-    "no-branch-on-values": "Python takes no decision by a tensor's value in compiled code",
+    "no-reads-inside": "No sync inside a compiled function",
+    "cuda-graphs-tried": "CUDA graphs (mode='reduce-overhead') are tried where the GPU waits for the CPU",
+    "whole-graphs": "Every compiled function is one graph (fullgraph=True would work)",
+    "no-dynamic-shapes": "No dynamic shapes are compiled",
+    "no-branch-on-values": "No Python branch on a tensor's value in compiled code",
     "no-prints": "Compiled functions neither print nor log",
-    "no-recompile-in-loop": "Nothing is compiled again in the loop once it is warm",
+    "no-recompile-in-loop": "No recompile in the loop after warm-up",
     "mixed-precision": "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)",
-    "measured-against-eager": "What is compiled was timed against eager",
+    "measured-against-eager": "Compiled code was timed against eager",
     "plain-checkpoints": "Checkpoints have the uncompiled module's keys, without _orig_mod.",
     "cond-predicate": "The predicate of torch.cond is one boolean tensor",
-    "cond-branches-match": "Both branches of torch.cond return as many tensors, of the same shapes and types",
-    "cond-no-aliasing": "No branch of torch.cond returns an operand as it is",
+    "cond-branches-match": (
+        "Both branches of torch.cond return the same number of tensors, with equal shapes and dtypes"
+    ),
+    "cond-no-aliasing": "No branch of torch.cond returns an operand without a copy",
     "cond-no-writes": "No branch of torch.cond writes to an operand",
-    "cond-costs-cuda-graphs": "torch.cond does not stand where CUDA graphs were asked for",
-    "device-profiled": "Times of the device come from its own events, not from a profiler of Python",
-    "few-reads": "The host reads nothing from the device in the loop",
+    "cond-costs-cuda-graphs": "No torch.cond inside CUDA-graph code",
+    "device-profiled": "GPU times come from GPU events, not from a Python profiler",
+    "few-reads": "No sync in the step loop",
     "copied-together": "Several buffers are copied with one torch._foreach_copy_",
-    "reads-weighed": "A read that saves work saves more than it costs",
-    "expensive-parts-compiled": "What costs time on the device is compiled "
-    f"(eager code launches at most {EAGER_SHARE:.0%} of it)",
+    "reads-weighed": "Syncs that skip work are worth it",
+    "expensive-parts-compiled": f"Most GPU time is compiled code (eager code launches at most {EAGER_SHARE:.0%} of it)",
 }
 
 _DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}  # torch's registry: data-dependent operator, assert, branch
@@ -143,7 +144,7 @@ class Seen:
     def no_replay(self) -> str:
         """Why no CUDA graph was replayed; empty where one was."""
         if not self.on_cuda or not self.requested:
-            none = "no run asked for CUDA graphs (mode reduce-overhead or max-autotune)"
+            none = "no run requested CUDA graphs (mode reduce-overhead or max-autotune)"
             return none if self.on_cuda else NO_CUDA_GRAPHS
         replays = (kernels.graph_launches for kernels in self.kernels.values())
         replayed = any(isinstance(count, int) and count for count in replays)
@@ -186,16 +187,20 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "buffers-allocated-once",
         against=seen.of(addresses.UNSTABLE),
-        failed=[f"{', '.join(one.rebound)} rebound in {one.run.slug}" for one in seen.buffers if one.rebound],
+        failed=[
+            f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
+            for one in seen.buffers
+            if one.rebound
+        ],
         passed=f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their addresses after warm-up"
-        + (" (of the others none lives from call to call)" if kept < len(inputs) else "")
-        + (f"; {plural(declared, 'declared buffer')}, none of them rebound" if declared else ""),
+        + (" (none of the others lives from call to call)" if kept < len(inputs) else "")
+        + (f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor" if declared else ""),
         unseen=seen.unwatched,
     )
     copied = [found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda]
     none = "no input was copied before a replay"
     yield _item("captured-by-reference", against=copied, passed=none, unseen=seen.no_replay)
-    wrote_none = f"{of_graphs} wrote to no input but at a fixed address"
+    wrote_none = f"{of_graphs} wrote only to inputs with fixed addresses"
     written = seen.of(mutations.INPUT_MUTATED)
     yield _item("no-writes-inside", against=written, passed=wrote_none, unseen=seen.unwatched)
     yield _copied_outside(seen.buffers)
@@ -205,8 +210,8 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "no-reads-inside",
         against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
-        passed=f"no read in the compiled regions of {_named(seen.read_watched)}",
-        unseen="" if seen.read_watched else "no run's reads were watched",
+        passed=f"no sync in the compiled regions of {_named(seen.read_watched)}",
+        unseen="" if seen.read_watched else "syncs were not recorded in any run",
     )
 
 
@@ -222,7 +227,9 @@ def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
     none = "" if copied else "no declared buffer is written to" if buffers else NO_BUFFERS
     names = {name for one in copied for name in one.copied}
     runs = _named(one.run for one in copied)
-    passed = f"{plural(len(names), 'buffer')} copied into, none rebound or written to inside, in {runs}"
+    passed = (
+        f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside compiled code, in {runs}"
+    )
     return _item("copied-outside", failed=bad, passed=passed, unseen=none)
 
 
@@ -235,7 +242,7 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
     return _item(
         "steps-marked",
         against=[finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
-        passed=f"none was kept; {', '.join(marked)}" if marked else "none was kept, though no step was marked",
+        passed=f"none kept; {', '.join(marked)}" if marked else ("none kept (cudagraph_mark_step_begin() not called)"),
         unseen=seen.no_replay or ("" if watched else seen.unwatched),
     )
 
@@ -244,7 +251,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     def in_compiled(
         id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = (), unseen: str = ""
     ) -> m.ChecklistItem:
-        unseen = unseen if seen.compiled else "nothing was compiled, or its records are not whole"
+        unseen = unseen if seen.compiled else "nothing was compiled, or its records are incomplete"
         return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
 
     for_sizes = [
@@ -253,10 +260,10 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
     ]
     again = [found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE]
-    yield in_compiled("static-shapes", "nothing was compiled again for a size", again)
+    yield in_compiled("static-shapes", "no recompile because of a size", again)
     yield _cuda_graphs_tried(seen)
     broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
-    yield in_compiled("whole-graphs", "no graph break and no frame in eager", broken)
+    yield in_compiled("whole-graphs", "no graph break and no skipped frame", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
         f"{run.key.slug} has symbolic sizes"
@@ -280,7 +287,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     for line in lines:
         at = f"{relative(line.location.file, root)}:{line.location.line}"
         if line.into_compiled is None and line.compiled_keys:
-            failed.append(f"{at} saves keys with _orig_mod.: save {strip.replace('state.', 'model.state_dict().')}")
+            failed.append(f"{at} saves keys with _orig_mod.; save {strip.replace('state.', 'model.state_dict().')}")
         elif line.into_compiled and not line.compiled_keys:
             failed.append(f"{at} loads plain keys into a compiled module: load them before torch.compile")
         elif line.into_compiled is False and line.compiled_keys:
@@ -313,15 +320,15 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         "no-recompile-in-loop",
         against=against,
         failed=() if against else late[:1],
-        passed=f"{once} after warm-up in {_named(warm)}, no function in more than one step",
-        unseen="" if warm else "nothing was compiled, or it is not known in which steps",
+        passed=f"{once} after warm-up in {_named(warm)}, each function in one step only",
+        unseen="" if warm else "nothing was compiled, or its steps are unknown",
     )
     in_half = {
         key: next((row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), "")
         for key, kernels in seen.kernels.items()
     }
     slow = (matmul_precision.FLOAT32_ON_CUDA_CORES.id, matmul_precision.NO_AUTOCAST.id)
-    unseen = "" if any(in_half.values()) else "float32 matmuls take too little of the step to gain from it"
+    unseen = "" if any(in_half.values()) else "float32 matmuls are too small a part of the step"
     if not seen.on_cuda:
         unseen = "not applicable on a CPU"
     elif not in_half:
@@ -337,21 +344,21 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield _item(
         "measured-against-eager",
         passed=f"TIMING has both for {_named(both)}",
-        unseen="" if both else "no run was timed in eager as well",
+        unseen="" if both else "no compiled run was also timed in eager",
     )
 
 
 def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     if requested := seen.requested:
-        passed = f"CUDA graphs were asked for in {_named(requested)}"
+        passed = f"CUDA graphs were requested in {_named(requested)}"
         return _item("cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS)
     timed = [run.key for run in seen.runs if isinstance(run.step, m.Spread) and run.key in seen.kernels]
     none = "" if timed else "no run on a GPU has both TIMING and a trace"
     return _item(
         "cuda-graphs-tried",
         against=seen.of(*device_idle.RULES),
-        passed=f"the device works for most of the step in {_named(timed)}",
+        passed=f"the GPU is busy for most of the step in {_named(timed)}",
         unseen=none if seen.on_cuda else NO_CUDA_GRAPHS,
     )
 
@@ -361,7 +368,7 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     for id_, kind, refuses, otherwise in (
-        ("cond-predicate", None, "any other predicate", "before it came to run"),
+        ("cond-predicate", None, "any other predicate", "before it ran"),
         ("cond-branches-match", None, "branches that differ", "for another reason"),
         ("cond-no-aliasing", aliases.ALIASING, "a branch that returns its operand", "for another reason"),
         ("cond-no-writes", aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
@@ -370,31 +377,31 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         yield _item(
             id_,
             against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
-            passed=f"torch compiled it in {_named(conds)}, and refuses {refuses}",
+            passed=f"torch compiled it in {_named(conds)}, and it refuses {refuses}",
             unseen="" if conds or at else none or f"torch refused the branches {otherwise}",
         )
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
-    together = "" if set(seen.requested) & set(conds) else "no run with torch.cond asked for CUDA graphs"
-    on_cpu = f"{NO_CUDA_GRAPHS}; on a GPU torch.cond is left out of them"
+    together = "" if set(seen.requested) & set(conds) else "no run with torch.cond requested CUDA graphs"
+    on_cpu = f"{NO_CUDA_GRAPHS}; on a GPU they leave torch.cond out"
     yield _item(
         "cond-costs-cuda-graphs",
         against=[finding for finding in seen.of(*lost_by) if finding.run in conds],
-        passed=f"CUDA graphs were asked for in {_named(seen.requested)} and torch.cond cost none",
+        passed=f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none",
         unseen=none or (together if seen.on_cuda else on_cpu),
     )
 
 
 def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
-    untraced = "no run has a trace with device events" if seen.on_cuda else "this is a CPU run"
-    traced = f"{m.PassName.TRACE.upper()} holds the device's kernels of {_named(seen.kernels)}"
+    untraced = "no run has a trace with GPU events" if seen.on_cuda else "this is a CPU run"
+    traced = f"{m.PassName.TRACE.upper()} has the GPU kernels of {_named(seen.kernels)}"
     yield _item("device-profiled", passed=traced, unseen="" if seen.kernels else untraced)
-    unread = "" if seen.read_watched else "no run's reads were watched"
-    none = f"0 reads per step in {_named(seen.read_watched)}"
+    unread = "" if seen.read_watched else "syncs were not recorded in any run"
+    none = f"0 syncs per step in {_named(seen.read_watched)}"
     yield _item("few-reads", against=seen.of(*syncs.WAITING), passed=none, unseen=unread)
     yield copies_together(seen.buffers, on_cuda=seen.on_cuda)
     slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
     faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]
-    undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to weigh")
+    undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to compare")
     yield _item(
         "reads-weighed",
         failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in slower],
@@ -408,7 +415,7 @@ def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
         "expensive-parts-compiled",
         failed=[_outside(eager)] if eager else [],
         passed=_outside(shares),
-        unseen="" if shares else "only a trace of a GPU tells what was launched where",
+        unseen="" if shares else "only a GPU trace shows what was launched where",
     )
 
 

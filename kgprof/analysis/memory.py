@@ -9,8 +9,8 @@ from kgprof.collectors import syncs
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural
 
-_NO_POOLS = m.Skipped(reason="this Recording does not hold the pools of CUDA graphs")
-_ON_A_CPU = m.Skipped(reason="nothing counts the allocations on a CPU; the resident set is measured instead")
+_NO_POOLS = m.Skipped(reason="this Recording has no data on the pools of CUDA graphs")
+_ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident set is measured instead")
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
@@ -56,8 +56,10 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
     lines = summary.warm_up_reads
     places = [f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip() for place in lines[:NAMED]]
     more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-    one = "1 line reads" if len(lines) == 1 else f"{len(lines)} lines read"
-    return (f"{one} in warm-up alone, so in no figure per step and no finding: {', '.join(places)}{more}",)
+    one = "1 line syncs" if len(lines) == 1 else f"{len(lines)} lines sync"
+    return (
+        (f"{one} during warm-up only, so they count in no per-step figure and no finding: {', '.join(places)}{more}"),
+    )
 
 
 def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
@@ -67,9 +69,9 @@ def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
     if isinstance(memory.syncs, m.Skipped):
         return memory.syncs.reason
     if memory.syncs.left_out:
-        return f"{memory.syncs.left_out:,} reads are beyond what MEMORY keeps"
+        return f"{memory.syncs.left_out:,} syncs are beyond what MEMORY keeps"
     if script is not None and script.is_one_window:
-        return "the program has no steps to count reads by"
+        return "the program has no steps to count"
     if len(memory.step_us) <= memory.steady_from:
         return f"MEMORY watched {plural(len(memory.step_us), 'step')}, and warm-up takes {memory.steady_from}"
     return ""
@@ -77,13 +79,13 @@ def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
 
 def _eager_peak(run: RunEvidence) -> int | m.Skipped:
     if run.key.mode == m.EAGER:
-        return m.Skipped(reason="this run is the eager one")
+        return m.Skipped(reason="this is the eager run")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
     theirs, mine = _peak(eager), _peak(run)
     if isinstance(theirs, m.Skipped):
-        return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"of the eager run: {theirs.reason}")
+        return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"eager run: {theirs.reason}")
     return theirs
 
 

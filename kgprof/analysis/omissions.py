@@ -17,7 +17,7 @@ def omissions(recording: m.Recording, reports: Sequence[m.RunReport]) -> tuple[m
     of_all = (
         ("the runs that had not started", "kgprof was interrupted" if header.interrupted else ""),
         ("vector-ISA probe", header.plan.vector_isa_probe_s),
-        ("the card's ceilings", on_a_card and recording.ceilings),
+        ("the GPU's peak rates", on_a_card and recording.ceilings),
         ("comparison of results", recording.agreement),
     )
     of_runs = (

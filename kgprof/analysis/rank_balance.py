@@ -41,11 +41,11 @@ def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBa
         if isinstance(load, m.RankLoad) and rank not in loads:
             loads[rank] = load
         else:
-            why = load if isinstance(load, str) else f"another file of rank {rank} counts already"
+            why = load if isinstance(load, str) else f"another file of rank {rank} is already counted"
             left_out.append(f"{key.strategy}: {why}")
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
-        text = "the ranks cannot be compared: fewer than two of them have work and collectives in marked steps"
+        text = "the ranks cannot be compared: fewer than two have work and collectives in marked steps"
         return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
     runs = [run for load in ranks if (run := evidence.run(load.run)) is not None]
     waits = collectives.matched([run.once(collectives.of_run) for run in runs], [load.rank for load in ranks])
@@ -107,7 +107,7 @@ def _cause(
     cause = max(causes, key=lambda each: causes[each][0])
     more_us, figures, words = causes[cause]
     if more_us <= 0:
-        return None, "and the traces do not show why"
+        return None, "but the traces do not show why"
     if cause is m.LateCause.HOST:
         return cause, f"because {words}: {figures}"
     copies, not_work = cause is m.LateCause.COPIES, (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
@@ -153,6 +153,6 @@ def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
     middle = median(load.compute_us for load in ranks)
     evidence = f"{figure(slowest.compute_us / 1000)} ms of compute per step, median {figure(middle / 1000)}"
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
-        return None, f"no rank computes {STRAGGLES_FROM} times as long as the median (rank {slowest.rank}: {evidence})"
-    said = f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f} times as long as the median ({evidence})"
+        return None, f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: {evidence})"
+    said = f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f}× as long as the median ({evidence})"
     return slowest.run, f"{said}; the traces do not show whether the others wait for it"

@@ -40,7 +40,7 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
-        return Remark(text=f"{takes} from its first line to its end (it has no steps)")
+        return Remark(text=f"{takes} from its first line to its end (no steps)")
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
@@ -68,7 +68,7 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
         return steps
-    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (kgprof's listeners on)"
+    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (with kgprof's listeners on)"
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
@@ -160,7 +160,7 @@ def _contradictions(first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Sp
         if mine and its and run.key.strategy == first.key.strategy and its < LESS_WORK * mine:
             yield (
                 f"{run.key.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of {first.key.slug}), "
-                "so its longer time is the CPU's or that process's luck"
+                "so its longer time comes from the CPU or from chance in that process"
             )
 
 

@@ -29,9 +29,7 @@ def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     if not everything:
         return {}
     if not partial:
-        same = (
-            f"all {len(ranks)} ranks compiled the same {plural(len(everything), 'graph')}, under the same compile ids"
-        )
+        same = f"all {len(ranks)} ranks compiled the same {plural(len(everything), 'graph')}, with the same compile ids"
         return dict.fromkeys(ranks, (same,))
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 

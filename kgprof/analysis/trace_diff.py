@@ -93,10 +93,10 @@ def _added_up(
 def _incomparable(before: m.KernelBreakdown, after: m.KernelBreakdown, run: m.RunKey, against: m.RunKey) -> str:
     """Empty where the two can be compared."""
     if before.device != after.device:
-        measured = {"cuda": "kernels on the device", "cpu": "operators on the CPU"}
+        measured = {"cuda": "GPU kernels", "cpu": "CPU operators"}
         ours, theirs = measured[after.device], measured[before.device]
-        return f"{run.strategy} holds the times of {ours} and {against.strategy} those of {theirs}"
+        return f"{run.strategy} has the times of {ours}, {against.strategy} those of {theirs}"
     if bool(before.steps) != bool(after.steps):
         unmarked = run if before.steps else against
-        return f"{unmarked.strategy} marks no steps (ProfilerStep#) and the other one does, so there is no common unit"
+        return f"{unmarked.strategy} marks no steps (ProfilerStep#) but the other one does, so there is no common unit"
     return ""

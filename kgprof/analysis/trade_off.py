@@ -58,11 +58,11 @@ def weigh(
     verdict, text = _judged((guarded, mine), (always, theirs), always_key, unit, reads)
     if verdict is not m.ReadVerdict.NOT_OBSERVED:
         if not isinstance(sync_us, m.Skipped):
-            text += f"; under MEMORY's probes the host waited {sync_us:,.0f} us a step"
+            text += f"; the CPU waited {sync_us:,.0f} µs per step here (under instrumentation)"
         if not isinstance(saved_us, m.Skipped) and unit is not PER_STEP:
             ms = short(abs(saved_us) / 1000)
-            less = f"the work behind the read takes {ms} ms an evaluation less"
-            more = f"what stands behind the read takes {ms} ms an evaluation more than without it"
+            less = f"skipping the work saves {ms} ms per evaluation"
+            more = f"the branch costs {ms} ms more per evaluation than doing the work every step"
             text += f", and {more if saved_us < 0 else less}"
     return m.TradeOff(
         guarded=guarded.key,
@@ -83,7 +83,7 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
     counts: list[float] = []
     for run in (guarded, always):
         if run is None:
-            return m.Skipped(reason="the other one was not run")
+            return m.Skipped(reason="the alternative was not run")
         read = run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
         if isinstance(read, m.Skipped):
             return m.Skipped(reason=f"{run.key.slug}: {read.reason}")
@@ -94,11 +94,11 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
 def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> float | m.Skipped:
     """Microseconds a step, of these sites together."""
     if not on_cuda:
-        return m.Skipped(reason="on a CPU the host waits for nobody")
+        return m.Skipped(reason="not applicable on a CPU")
     if isinstance(reads, m.Skipped):
         return reads
     if not extra:
-        return m.Skipped(reason="no line reads in one of them alone")
+        return m.Skipped(reason="no line syncs in one of the two only")
     waited = [site.waited_us for site in extra]
     unseen = next((one for one in waited if isinstance(one, m.Skipped)), None)
     if unseen is not None:
@@ -168,10 +168,10 @@ def _judged(
     if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
         times = zip(names, (mine, theirs), strict=True)
         why = "; ".join(f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped))
-        text = f"{names[0]} and {names[1]} were not weighed: {why or 'results differ'}"
+        text = f"{names[0]} and {names[1]} were not compared: {why or 'results differ'}"
         return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
-        text = f"{names[0]} reads no more in a step than {names[1]}: there is no read to weigh"
+        text = f"{names[0]} syncs no more per step than {names[1]}, so there is no sync to judge"
         return m.ReadVerdict.NOT_OBSERVED, text
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
     (first, best), (second, worst) = sorted(((run, mine), (other, theirs)), key=lambda pair: pair[1].median)
@@ -179,8 +179,8 @@ def _judged(
     if unsure := doubt(first, best, second, worst, unit) or overlapping:
         return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {unsure}"
     keeps = mine.median < theirs.median
-    words = "the read with the work behind it" if keeps else "the work done in every step"
-    text = f"{figures}: {words} is {short(worst.median / best.median)}x as fast, {processes(run, other)}"
+    words = "skipping work after the sync" if keeps else "always doing the work"
+    text = f"{figures}: {words} is {short(worst.median / best.median)}× faster, {processes(run, other)}"
     return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
 
 

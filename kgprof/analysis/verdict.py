@@ -125,7 +125,7 @@ def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     missing = _without_agreement(runs)
     unknown = f" ({missing})" if missing else ""
     near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
-    words = f"results equal but for {plural(ties, 'near-tie')}" if near else "results equal"
+    words = f"results equal except for {plural(ties, 'near-tie')}" if near else "results equal"
     return Remark(text=f"{words}{unknown}", status=ATTENTION if missing else OK)
 
 
@@ -157,4 +157,4 @@ def _work(runs: Sequence[m.RunReport]) -> tuple[tuple[Remark, ...], str]:
     text = f"{100 * share:.0f} % of the {named} ({worst.count:,} of {of:,}) are undecided{why}"
     if share < SPOILED_FROM:
         return (*remarks, Remark(text=text, status=ATTENTION)), ""
-    return tuple(remarks), f"{text}; results and times are of that much truncated work"
+    return tuple(remarks), f"{text}; results and times are of truncated work"

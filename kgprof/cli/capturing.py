@@ -30,8 +30,8 @@ FILES = ("capture.json", "capture.html")
 def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.CaptureCase, ...]:
     """Raises UsageError for a case or a workload that cannot be."""
     if programs.is_program(workload):
-        why = f"{workload} is a script, which runs from its first line to its last: nothing of it can be captured"
-        raise UsageError(why, hint="name a function of it, file.py:name")
+        why = f"{workload} is a script, so nothing in it can be captured"
+        raise UsageError(why, hint="name one of its functions: file.py:name")
     return captures.chosen(names, every=every, built_in=workload in catalog.BUILT_IN)
 
 
@@ -50,7 +50,10 @@ def captured(
     folder = output if output is not None else default_folder(options.workload)
     with making(folder, inputs, outputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
-        with scratch_folder("kgprof-capture-") as scratch, progress.choose(quiet=quiet) as phases:
+        with (
+            scratch_folder("kgprof-capture-") as scratch,
+            progress.choose(quiet=quiet, verbose=context.verbose) as phases,
+        ):
             trying = captures.Captures(options, scratch, phases, question)
             survey = trying.survey()
             results: list[m.CaptureResult] = []

@@ -26,6 +26,7 @@ class Job:
     parses_log: bool = False
     summary: Path | None = None
     run_url: str = ""  # the page that lists the artifacts
+    source_url: str = ""  # the repository's page
 
 
 def job_of(environment: Mapping[str, str]) -> Job:
@@ -33,13 +34,15 @@ def job_of(environment: Mapping[str, str]) -> Job:
     summary = environment.get("GITHUB_STEP_SUMMARY", "")
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (environment.get(name, "") for name in names)
-    page = environment.get("CI_JOB_URL", "")
+    page, source = environment.get("CI_JOB_URL", ""), environment.get("CI_PROJECT_URL", "")
+    source = f"{source}/-" if source else ""  # GitLab's pages of files stand behind it
     if server.startswith("https://") and repository and run.isdecimal():
-        page = f"{server}/{repository}/actions/runs/{run}"
+        page, source = f"{server}/{repository}/actions/runs/{run}", f"{server}/{repository}"
     return Job(
         parses_log=environment.get("GITHUB_ACTIONS") == "true",
         summary=Path(summary) if summary else None,
         run_url=page if page.startswith("https://") else "",
+        source_url=source if source.startswith("https://") else "",
     )
 
 
@@ -55,7 +58,7 @@ def append_summary(path: Path, made: Callable[[int], str]) -> str:
         taken = path.stat().st_size if path.exists() else 0
         room = SUMMARY_BYTES - taken
         if room < SMALLEST_SUMMARY_BYTES:
-            return f"the job summary is full ({taken:,} bytes are in it), so this run is not in it: {path}"
+            return f"the job summary is full ({taken:,} bytes), so this run was left out of it: {path}"
         text = made(room - 1)
         with path.open("ab") as file:
             file.write(f"{text}\n".encode("utf-8", errors="replace"))

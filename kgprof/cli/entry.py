@@ -34,9 +34,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if not context.writing:
             raise KeyboardInterrupt
         context.writing, context.interrupted = False, True
-        again = (
-            f"kgprof: {words(number)}: all that was asked for is measured; the report comes, or a second one ends it\n"
-        )
+        again = f"kgprof: {words(number)}: measurement is over and the report is being written; press again to stop\n"
         with contextlib.suppress(OSError):  # nobody reads it; not by print, which may be at work just now
             os.write(2, again.encode())
 
@@ -64,7 +62,7 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         at = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"see {at.command_path if at else 'kgprof'} --help"
         if at and at.info_name == "profile" and isinstance(error, click.NoSuchOption):
-            hint += "; the workload's own options stand after --"
+            hint += "; the workload's own options go after --"
         say(text[:1].lower() + text[1:].removesuffix("."), hint)
         return EXIT_USAGE
     except SystemExit:  # click's way out where whoever read --help has gone away
@@ -75,7 +73,7 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
             say(f"{error.filename}: {error.strerror}", "choose a path that you may read and write")
             return EXIT_USAGE
         if error.errno in _DISK:
-            hint = "; ".join(filter(None, ("make room and run again", unfinished(context))))
+            hint = "; ".join(filter(None, ("free some disk space and run again", unfinished(context))))
             say(f"{error.filename or context.folder or 'stdout'} could not be written in full: {error.strerror}", hint)
             return EXIT_USAGE
         return internal_error(error, context)
@@ -88,7 +86,7 @@ def unfinished(context: Context) -> str:
     work = context.unfinished
     if work is None or not work.begun:
         return ""
-    return f"what was measured is in {work.folder}; its report: kgprof report {shlex.quote(str(work.folder))}"
+    return f"what was measured is in {work.folder}; to report on it: kgprof report {shlex.quote(str(work.folder))}"
 
 
 def internal_error(error: Exception, context: Context) -> int:

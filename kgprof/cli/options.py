@@ -60,7 +60,7 @@ class Place(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("it is empty; name a file or folder", param, ctx)
+            self.fail("it is empty; give a file or folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -98,14 +98,16 @@ def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> t
     except ValueError:
         sizes = (0,)
     if min(sizes) < 1 or len(set(sizes)) < 2:
-        raise UsageError(f"--sizes {given} is not two or more sizes", hint="as in --sizes 8,16,24, or --sizes own")
+        raise UsageError(
+            f"--sizes must be two or more sizes, got {given}", hint=("for example --sizes 8,16,24, or --sizes own")
+        )
     return sizes
 
 
 def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not value <= LONGEST_TIMEOUT_S:  # NaN is in every range of click's
         longest = f"{LONGEST_TIMEOUT_S:.0f} s (7 days)"
-        raise UsageError(f"--timeout {value:g} is no time limit", hint=f"give seconds, {longest} at most")
+        raise UsageError(f"--timeout {value:g} is not a valid time limit", hint=f"give seconds, at most {longest}")
     return value
 
 
@@ -130,12 +132,17 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
-verbose_option = remembered_option("-v", "--verbose", is_flag=True, help="Show the traceback of a crash.")
+verbose_option = remembered_option(
+    "-v", "--verbose", is_flag=True, help="Show every phase, all details of the result, and the traceback of a crash."
+)
 
 redact_option = remembered_option(
     "--no-redact",
     is_flag=True,
-    help="Leave in the report what identifies a machine or a person, and secrets: names, home directories, tokens.",
+    help=(
+        "Do not remove what identifies a machine or a person, or secrets, from the report: names, home "
+        "directories, tokens."
+    ),
 )
 
 # What every verb takes that makes a report.
@@ -146,12 +153,12 @@ report_options = in_order(
         type=click.Choice(["none", "repo", "all"]),
         default="repo",
         show_default=True,
-        help="Whose lines of source the report may show: nobody's, those below git's top folder, or everybody's.",
+        help="Which source lines the report may quote: none, only files in this git repository, or all.",
     ),
     remembered_option(
         "--no-ci",
         is_flag=True,
-        help="Do not look whether this is a CI job: no job summary, no fence around what the workload prints.",
+        help="Do not detect CI: write no job summary, and do not fence off what the workload prints.",
     ),
     verbose_option,
 )
@@ -192,7 +199,7 @@ class FormatOption(Spelt):
         from kgprof.render import RENDERERS
 
         *names, last = (renderer.name for renderer in RENDERERS)
-        self.help = f"Say it as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
+        self.help = f"Print the result as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
         return super().get_help_record(ctx)
 
 
@@ -217,7 +224,10 @@ sheet_format_option = click.option(
     multiple=True,
     metavar="FORMAT[=PATH]",
     callback=parse_sheet_formats,
-    help=f"Print it as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. Repeatable.",
+    help=(
+        f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. "
+        "Repeatable."
+    ),
 )
 
 
@@ -239,7 +249,7 @@ def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None)
         if name not in PASSES:
             raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
     if value is not None and not names:
-        raise UsageError("--passes names no pass", hint=f"one of {', '.join(PASSES)}")
+        raise UsageError("--passes is empty", hint=f"one of {', '.join(PASSES)}")
     return tuple(m.PassName(name) for name in dict.fromkeys(names))
 
 
@@ -248,10 +258,9 @@ def passes_help() -> str:
     left_out = [str(name) for name, declared in m.PASSES.items() if not declared.by_default]
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
-        f"Which passes to make: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
-        f"of a script {','.join(SCRIPT_PASSES)}, which come from one run of it, and timing if that took less than "
-        f"{TIMED_BELOW_S:.0f} s. "
-        f"{', '.join(reruns[:-1])} and {reruns[-1]} run it once more each]"
+        f"Passes to run: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
+        f"scripts: {','.join(SCRIPT_PASSES)} from one run, and timing if that took less than {TIMED_BELOW_S:.0f} s; "
+        f"{', '.join(reruns[:-1])} and {reruns[-1]} each run the script once more]"
     )
 
 
@@ -262,7 +271,7 @@ module_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=lambda ctx, param, value: ctx.meta.update({MODULE: value}),
-    help="Run a module as a program, as python -m does; in place of WORKLOAD.",
+    help="Run a module as a program, like python -m, instead of WORKLOAD.",
 )
 
 
@@ -270,25 +279,25 @@ hta_option = click.option(
     "--rerun-hta/--no-hta",
     "hta",
     default=None,
-    help="Ask HolisticTraceAnalysis about each GPU trace, again or not at all; by default once, and the answer is "
-    "kept. It takes about a second a trace.",
+    help="Re-run HolisticTraceAnalysis on every GPU trace, or skip it. Default: run once and reuse the result (about "
+    "1 s per trace).",
 )
 torch_trace_option = click.option(
     "--torch-trace",
     type=PLACE,
     metavar="DIR",
-    help="Run nothing: read what torch wrote under TORCH_TRACE=DIR, a run for each process.",
+    help="Run nothing: read what torch wrote to DIR under TORCH_TRACE=DIR, one run per process.",
 )
 device_option = click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default=DEFAULTS.device,
     show_default=True,
-    help="auto is cuda where torch sees a GPU.",
+    help="auto means cuda if torch sees a GPU.",
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; errors and the last line only.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors and the last line only.")
 accepted_option = click.option(
-    "--accepted", metavar="PATH", help="The file of accepted findings.  [default: kgprof-accepted.toml]"
+    "--accepted", metavar="PATH", help="File of accepted findings.  [default: kgprof-accepted.toml]"
 )
 
 output_option = click.option(
@@ -296,14 +305,14 @@ output_option = click.option(
     "--output",
     type=PLACE,
     metavar="DIR",
-    help="Where the report goes.  [default: reports/WORKLOAD-TIME]",
+    help="Folder for the report.  [default: reports/WORKLOAD-TIME]",
 )
 seed_option = click.option(
     "--seed",
     type=click.IntRange(min=0, max=2**32 - 1),
     default=DEFAULTS.seed,
     show_default=True,
-    help="Of every random number.",
+    help="Seed for all random number generators.",
 )
 
 # What every verb takes that runs a workload.
@@ -314,7 +323,7 @@ run_options = in_order(
         cls=Spelt,
         multiple=True,
         metavar="NAME",
-        help="Run this one only. Repeatable.",
+        help="Run only this strategy. Repeatable.",
     ),
     click.option(
         "--mode",
@@ -323,7 +332,7 @@ run_options = in_order(
         multiple=True,
         metavar="MODE",
         callback=checked_modes,
-        help=f"Run in this mode only: {', '.join(MODES)}. Repeatable.",
+        help=f"Run only this mode: {', '.join(MODES)}. Repeatable.",
     ),
     device_option,
     click.option(
@@ -331,15 +340,15 @@ run_options = in_order(
         type=click.IntRange(min=1),
         default=DEFAULTS.steps,
         show_default=True,
-        help="Steps of the compile, trace and host passes (stack takes five at most); and of each group that the "
-        "timing pass times where the workload has no evaluations.",
+        help="Steps of the compile, trace and host passes (stack: at most 5), and of each timed group if the "
+        "workload has no evaluations.",
     ),
     click.option(
         "--warmup",
         type=click.IntRange(min=0),
         default=DEFAULTS.warmup,
         show_default=True,
-        help="How many of them come before steady state.",
+        help="How many of these steps are warm-up.",
     ),
     output_option,
     seed_option,
@@ -350,13 +359,13 @@ run_options = in_order(
         show_default=True,
         metavar="SECONDS",
         callback=checked_timeout,
-        help="What one child process may take, 7 days at most.",
+        help="Time limit per child process, in seconds (at most 7 days).",
     ),
     click.option(
         "--max-steps",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Of a script: stop recording after so many steps. The program runs on.",
+        help="Scripts only: stop recording after N steps; the program continues.",
     ),
     click.option(
         "--duration",
@@ -364,7 +373,7 @@ run_options = in_order(
         cls=Spelt,
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Of a script: stop recording at the first step after so long.",
+        help="Scripts only: stop recording at the first step after SECONDS.",
     ),
     format_option,
     quiet_option,
@@ -376,7 +385,7 @@ def refuse_unwritable(path: Path) -> None:
     is written), and for the name of a stream that says something else: stdout is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if str(path) in ("/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
-        raise UsageError(f"cannot write to {path}", hint="name a file in a folder that can be written")
+        raise UsageError(f"cannot write to {path}", hint="choose a file in a writable folder")
 
 
 def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
@@ -389,19 +398,19 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     loading.find(workload)
     loading.check_arguments(workload, workload_args)
     if given["warmup"] >= given["steps"]:
-        lacking = f"--warmup {given['warmup']} leaves none of --steps {given['steps']} for steady state"
-        raise UsageError(lacking, hint="ask for more --steps")
+        lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
+        raise UsageError(lacking, hint="use more --steps")
     if programs.is_program(workload) and not given.get("passes"):
         given["timing_below_s"] = TIMED_BELOW_S
     given["passes"] = passes_of(workload, given)
     rounds = given.get("rounds", DEFAULTS.rounds)
     if rounds > 1 and programs.is_program(workload):
         raise UsageError(
-            f"--rounds {rounds} repeats steps, and {workload} is a script, which runs from its first line to its last",
-            hint="profile a function of it, file.py:name, or the script several times",
+            f"--rounds {rounds} does not work for a script ({workload})",
+            hint="profile one of its functions (file.py:name), or profile the script several times",
         )
     if rounds > 1 and given["passes"] and m.PassName.TIMING not in given["passes"]:
-        raise UsageError(f"--rounds {rounds} repeats TIMING, which --passes leaves out", hint="add timing to --passes")
+        raise UsageError(f"--rounds {rounds} repeats TIMING, but --passes leaves it out", hint="add timing to --passes")
     return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
@@ -413,8 +422,8 @@ def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[s
     ] * bool(workload_args)
     if given or ctx.meta.get(MODULE):
         raise UsageError(
-            f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} has no meaning beside it",
-            hint="leave one of them out",
+            f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",
+            hint="use one of the two",
         )
     return m.Options(workload=f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
@@ -433,7 +442,7 @@ def passes_of(workload: str, given: dict[str, Any]) -> tuple[m.PassName, ...]:
     for option, value in alone.items():
         if value is not None:
             raise UsageError(
-                f"{option} is for scripts, and {workload} is none", hint="a script is script.py, or -m pkg.mod"
+                f"{option} is for scripts, but {workload} is not one", hint="a script is script.py, or -m pkg.mod"
             )
     return passes
 

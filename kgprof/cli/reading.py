@@ -60,11 +60,11 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     path, entries = accepted_file(options.accepted, folder, file, faults, must_exist=False)
     refuse(faults)
     if entries is None and options.accepted is not None:
-        inform(f"there is no {path}: nothing is accepted")
+        inform(f"{path} not found: nothing is accepted")
     settings = combined(options, file, entries or (), str(path))
     if entries is None or entries:
         return settings
-    empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; else it may be deleted"
+    empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; otherwise delete it"
     return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
 
 
@@ -99,7 +99,7 @@ def kernel_kinds() -> tuple[m.KindOverride, ...]:
 
 
 def text_of(path: Path, faults: list[str], within: Path | None = None) -> str | None:
-    """A configuration; None where there is no such file. ``within``: as files.opened has it."""
+    """A configuration; None if there is no such file. ``within``: as files.opened has it."""
     try:
         return files.content(path, files.TOML_BYTES, within).decode("utf-8")
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
         data = files.content(file, embedded_profile.MAX_JSON_BYTES, path if path.is_dir() else None)
     except FileNotFoundError as error:
         hint = "give the folder that `kgprof profile` wrote, or a report of it"
-        raise InputError("no such file or folder", path=path, hint=hint) from error
+        raise InputError("file or folder not found", path=path, hint=hint) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     return embedded_profile.decoded(data, file)
@@ -154,7 +154,7 @@ def compare_settings(
     from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
     from_options = regressions.parse_options(budgets, BUDGETED, faults)
     _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
-    refuse(faults, hint="`kgprof compare --help` shows every form", where="what compare is told")
+    refuse(faults, hint="`kgprof compare --help` shows every form", where="compare's settings")
     settings = CompareSettings(
         budgets={**from_file, **from_options},
         fail_on=fail_on or (file.fail_on if file is not None else None) or NEW_FINDINGS,
@@ -171,7 +171,7 @@ def accepted_file(
     path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
     text = text_of(path, faults, None if given is not None else repository(folder) or folder)
     if must_exist and text is None and given is not None:
-        faults.append(f"{path}: there is no such file")
+        faults.append(f"{path}: file not found")
     return path, None if text is None else accepted_findings.parse(text, str(path), faults)
 
 
@@ -186,7 +186,7 @@ def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
     faults: list[str] = []
     folder, file = gate_configuration(faults)
     _, entries = accepted_file(given, folder, file, faults, must_exist=True)
-    refuse(faults, hint="nothing has been run", where="what the project accepts")
+    refuse(faults, hint="nothing has been run", where="the file of accepted findings")
     return entries or ()
 
 

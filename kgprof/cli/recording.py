@@ -93,12 +93,12 @@ def run_here(
     if launched is not None:  # else the place of the whole would be looked at when the program has run
         refuse(output, inputs, outputs)
     # A live line and what a script prints would write over each other.
-    shown = progress.choose(quiet=quiet, live=not is_program)
+    shown = progress.choose(quiet=quiet, live=not is_program, verbose=context.verbose)
     with making(own, inputs, outputs, context) as work:
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(quiet), context.job) as printed:
-            phases.phase(f"until it is whole, the result is in {work.folder}", None)
+            phases.phase(f"until it is complete, the result is in {work.folder}", None)
             redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
             try:
                 record(options, work.folder, phases, echo=printed, redact=redact)

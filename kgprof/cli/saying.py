@@ -38,5 +38,5 @@ def to_stdout(text: str) -> None:
     except OSError as error:
         discard(sys.stdout)
         raise UsageError(
-            f"cannot write to stdout: {error.strerror or error}", hint="make room, or send it elsewhere"
+            f"cannot write to stdout: {error.strerror or error}", hint="free some disk space, or send it elsewhere"
         ) from error

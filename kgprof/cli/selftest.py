@@ -199,7 +199,7 @@ class Probe:
 
 ELSEWHERE = {
     "cuda": "CUDA graphs are not observable on a CPU run",
-    "cpu": "on CUDA the trace itself names the device's kernels",
+    "cpu": "not needed on a GPU",
 }
 
 
@@ -289,8 +289,8 @@ def _clock(seen: Seen) -> Answer:
     clock = "cuda events" if seen.on_cuda else "perf_counter"
     whole = all(len(group) == STEPS and min(group) > 0 for group in timing.step_us)
     return (
-        f"{clock}, groups of {STEPS} steps above 0 us",
-        f"{timing.clock}, {f'groups of {STEPS}' if whole else 'other'} steps above 0 us",
+        f"{clock}, groups of {STEPS} steps above 0 µs",
+        f"{timing.clock}, {f'groups of {STEPS}' if whole else 'other'} steps above 0 µs",
     )
 
 
@@ -299,7 +299,7 @@ def _trace(seen: Seen) -> Answer:
     if seen.on_cuda:
         products = sum(row.count for row in rows if row.kind == "gemm")
         least = PRODUCTS * STEPS
-        return demand(f"at least {least} GEMM kernels on the device", products >= least, f"{products} GEMM kernels")
+        return demand(f"at least {least} GEMM kernels on the GPU", products >= least, f"{products} GEMM kernels")
     products = sum(row.count for row in rows if row.name == "aten::mm")
     return f"aten::mm {PRODUCTS * STEPS} times", f"aten::mm {products} times"
 
@@ -413,7 +413,7 @@ PROBES = (
     Probe("C++ kernel profile", _cpp_kernels, device="cpu"),
     Probe("lines of eager calls", _eager_calls, source="eager calls"),
     Probe("lines of library calls", _library_calls),
-    Probe("ceilings of the card", _ceilings),
+    Probe("peak rates of the GPU", _ceilings),
     Probe("HOST", _host),
     Probe("STACK", _stacks),
     Probe("MEMORY: syncs", _syncs, source="syncs"),

@@ -74,7 +74,7 @@ def swept(
     with (
         making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload)) as phases,
+        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload), verbose=context.verbose) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
@@ -169,7 +169,7 @@ def exit_code(found: m.Sweep) -> int:
         return EXIT_OK if found.interrupted else EXIT_WORKLOAD
     alive = [each for each in ran if each.cell.compiles and not each.dead]
     if alive and not any(times.frames for each in alive for times in each.measured()) and not found.interrupted:
-        say(NOTHING_COMPILED, "a function of yours can be swept as file.py:name: kgprof compiles it")
+        say(NOTHING_COMPILED, "your own function can be swept as file.py:name; kgprof compiles it")
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
 
@@ -191,7 +191,7 @@ def announce(session: Session, cells: Sequence[m.CellResult], turns: int, repeat
         f"at most {short(minutes)} (--minutes)" + (f"; {plural(kept, 'cell')} measured before" if kept else "")
     )
     if session.others:
-        inform(f"other strategies, one with --strategy: {', '.join(session.others)}")
+        inform(f"other strategies (choose one with --strategy): {', '.join(session.others)}")
     inform(f"cells: {'; '.join(each.cell.name for each in left)}")
     for each in cells:
         if each.not_run:

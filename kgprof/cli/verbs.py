@@ -75,17 +75,25 @@ def installed(package: str) -> str:
         "max_content_width": HELP_WIDTH,
     },
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Say it and stop.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=versions,
+    help=("Print the version and exit."),
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Is this torch.compile'd program slow, why, and where do I look? One HTML report says it.
+    """Is this torch.compile'd program slow, why, and where do I look? One HTML report
+    answers.
 
     \b
     Start here:  kgprof profile                      the built-in evaluator
-                 kgprof profile my_model.py:step     a function of yours that takes no arguments
-                 kgprof profile train.py -- ARGS     a script as it stands
+                 kgprof profile my_model.py:step     a function without arguments
+                 kgprof profile train.py -- ARGS     a script, unmodified
 
-    Every option can also be set by an environment variable, KGPROF_PROFILE_STEPS=50 for --steps 50.
+    Every option can also be set by an environment variable: KGPROF_PROFILE_STEPS=50 for --steps 50.
     """
     if ctx.invoked_subcommand is None:
         tell(ctx.get_help())
@@ -102,20 +110,20 @@ def cli(ctx: click.Context) -> None:
     type=click.IntRange(min=1),
     default=DEFAULTS.evaluations,
     show_default=True,
-    help="Whole evaluations that TIMING aims at. Those beyond the second run only while there is time for them.",
+    help="Whole evaluations to time; those after the second run only while time allows.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=DEFAULTS.rounds,
     show_default=True,
-    help="In how many fresh processes TIMING is made, in turn over all runs. `kgprof compare` takes its intervals over "
-    "them; from the second on a run's compiler caches are warm. Not of a script.",
+    help="Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof compare`. Caches "
+    "are warm from the second on. Not available for scripts.",
 )
 @click.option(
     "--accepted",
     metavar="PATH",
-    help="The file of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
+    help="File of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
 )
 @options.hta_option
 @options.report_options
@@ -135,9 +143,8 @@ def profile(
 
     WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
     lists them), pkg.mod:name or path/file.py:name, where name is a function without arguments (one step) or an object
-    with strategies. Each strategy runs in each mode in a process of its own. Or it is a whole script.py (-m pkg.mod for
-    a module), which runs once and as it stands, with what follows -- as its arguments. The last line on stdout is the
-    report's path.
+    with strategies. Each strategy runs in each mode in its own process. Or it is a whole script.py (-m pkg.mod for a
+    module), which runs once, unmodified, with the arguments after --. The last line on stdout is the report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
@@ -181,15 +188,17 @@ def profile(
     "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
 )
 @click.option(
-    "--fail-on", type=click.Choice(FAIL_ON), help="Which findings fail that no budget counts.  [default: error]"
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help=("Lowest severity that fails the check, for findings no budget covers.  [default: error]"),
 )
 @click.option(
     "--backend",
     type=click.Choice(m.BACKENDS),
-    help="What compiles in Inductor's place, where no budget needs generated code.  [default: inductor]",
+    help="Backend to use instead of Inductor, if no budget needs generated code.  [default: inductor]",
 )
 @options.accepted_option
-@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to give reasons.")
+@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to add reasons.")
 @options.torch_trace_option
 @options.report_options
 @click.pass_context
@@ -210,16 +219,16 @@ def check_graphs(
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
 
-    Only the COMPILE pass runs, and MEMORY where syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
-    of accepted findings can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: passed;
-    1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something that has a budget
-    was not observed.
+    Only the COMPILE pass runs, and MEMORY if syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
+    of accepted findings can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0:
+    passed; 1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something with a
+    budget was not observed.
 
     \b
     For example:  kgprof check-graphs my_model.py:step --backend aot_eager
                   kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
                   kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
-                  kgprof check-graphs --torch-trace DIR        what a run under TORCH_TRACE=DIR left
+                  kgprof check-graphs --torch-trace DIR        logs of a run under TORCH_TRACE=DIR
     """
     from kgprof.cli import reading, writing
     from kgprof.cli.recording import run_here, torch_trace_read
@@ -247,7 +256,7 @@ def check_graphs(
     if not quiet:
         inform(f"the report is {report}")
     writing.add_to_job_summary(found, context.job)
-    writing.emit(outputs, found, recording, job=context.job)
+    writing.emit(outputs, found, recording, context=context)
     if update_baseline:
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
         return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
@@ -256,7 +265,7 @@ def check_graphs(
 
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report here instead.")
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report to this folder instead.")
 @options.torch_trace_option
 @options.hta_option
 @options.format_option
@@ -270,16 +279,16 @@ def report(
     hta: bool | None,
     outputs: tuple[Output, ...],
 ) -> int:
-    """Read a Recording again and write its report again; torch is not needed.
+    """Write the report of a Recording again; torch is not needed.
 
-    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. One of
-    `kgprof check-graphs` is judged again, by the budgets and accepted findings that it was held to. Exit code 0 says
-    that the report was written; how the gate or the run ended stands in it (exit_code in report.json).
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. A
+    recording of `kgprof check-graphs` is judged again by its own budgets and accepted findings. Exit code 0 means
+    that the report was written; the result of the run or gate is in it (exit_code in report.json).
 
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
                   kgprof report my-run --format markdown
-                  kgprof report --torch-trace DIR        what a run under TORCH_TRACE=DIR left
+                  kgprof report --torch-trace DIR        logs of a run under TORCH_TRACE=DIR
     """
     from kgprof.cli import writing
     from kgprof.cli.reading import read
@@ -287,7 +296,7 @@ def report(
     from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
-        raise UsageError("report reads one thing", hint="name a RECORDING, or give --torch-trace DIR")
+        raise UsageError("report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR")
     context = ctx.ensure_object(Context)
     page = None
     if torch_trace is not None:
@@ -306,7 +315,9 @@ def report(
         context.folder = where
         page = writing.write_report(where, found, folder) if where is not None else None
     writing.add_to_job_summary(found, context.job)
-    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", job=context.job)
+    if page is not None and not outputs:
+        writing.show_ending(found, page, context)
+    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", context=context)
     return EXIT_OK
 
 
@@ -317,10 +328,9 @@ def report(
     multiple=True,
     type=PLACE,
     metavar="FILE|DIR",
-    help="Compare with this trace, or rank by rank with these: microseconds per step by kernel, kind and span. "
-    "Repeatable.",
+    help="Compare with this trace (or these, rank by rank): µs per step by kernel, kind and span. Repeatable.",
 )
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Where the report goes.  [default: reports/NAME-TIME]")
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Folder for the report.  [default: reports/NAME-TIME]")
 @options.hta_option
 @options.format_option
 @options.quiet_option
@@ -335,17 +345,17 @@ def trace(
     outputs: tuple[Output, ...],
     quiet: bool,
 ) -> int:
-    """Read traces that torch.profiler wrote, in whatever program, and write a report about them. Runs nothing.
+    """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
-    FILE is a Kineto trace, plain or gzip; of a DIR those in it that end in .json or .json.gz are read, one a rank. The
-    rank is the one that a trace gives in distributedInfo, or else the one in its file's name. A file that breaks off is
-    read up to there, and the report says so. The traces are copied into the Recording, so that `kgprof report` can read
-    it again without them. Exit code 0: the report was written; 2: no trace could be read; 5: there is nothing in them
-    to measure. The last line on stdout is the report's path.
+    FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per rank. The rank
+    comes from the trace's distributedInfo, otherwise from the file name. A truncated file is read as far as possible,
+    and the report says so. The traces are copied into the Recording, so that `kgprof report` can read it again
+    without them. Exit code 0: the report was written; 2: no trace could be read; 5: they have nothing to measure. The
+    last line on stdout is the report's path.
 
     \b
     For example:  kgprof trace trace.json.gz
-                  kgprof trace profiles/                     one trace a rank: who computes longest, who waits
+                  kgprof trace profiles/                     one trace per rank: who computes longest, who waits
                   kgprof trace new.json --against old.json --format text
     """
     from kgprof import progress
@@ -361,7 +371,7 @@ def trace(
     named = (*traces, *against)
     files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
     with making(where, files, outputs, context, worth_keeping=False) as work:
-        with progress.choose(quiet=quiet) as shown_progress:
+        with progress.choose(quiet=quiet, verbose=context.verbose) as shown_progress:
             _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
             shown_progress.phase("analysis", None)
         for sentence in unread:
@@ -371,16 +381,16 @@ def trace(
 
 @cli.command()
 @click.argument("recording", type=PLACE)
-@click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Which viewer the file is for.")
-@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Which run.  [default: the only one that has a trace]")
+@click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Viewer to write the file for.")
+@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Run to export.  [default: the only one that has a trace]")
 @click.option(
     "--pass",
     "name",
     cls=Spelt,
     type=click.Choice(TRACED_PASSES),
-    help="Which of its traces.  [default: kernels where there is one, as in the report; else trace]",
+    help="Trace of the run to export.  [default: kernels if there is one, as in the report; otherwise trace]",
 )
-@click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="Where it is written.")
+@click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="File to write.")
 @options.redact_option
 @options.verbose_option
 @click.pass_context
@@ -388,9 +398,9 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     """Write the trace of one run for another viewer: speedscope, or Perfetto.
 
     RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
-    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting of
-    spans, operators and CUDA calls on each thread, of Python functions where the trace was recorded with stacks, and of
-    what ran on each stream. Both are redacted as a report is. The last line on stdout is FILE.
+    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting
+    of spans, operators and CUDA calls on each thread, of Python functions if the trace was recorded with stacks, and
+    of the work on each stream. Both are redacted like a report. The last line on stdout is FILE.
 
     \b
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
@@ -417,7 +427,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
 @options.module_option
-@click.option("--strategy", metavar="NAME", help="Which strategy of the workload.  [default: its first]")
+@click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @click.option(
     "--mode",
     "modes",
@@ -447,7 +457,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     cls=Spelt,
     multiple=True,
     type=click.Choice([each.value for each in m.Precision]),
-    help="bf16 is autocast around every step. Repeatable.",
+    help="bf16 means autocast around every step. Repeatable.",
 )
 @click.option(
     "--size",
@@ -459,7 +469,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--ladder/--no-ladder",
     default=True,
-    help="Hold the results of the best cell to float64, and time a start with shipped caches.  [default: on]",
+    help="Check the best cell's results against float64, and time a start with shipped caches.  [default: on]",
 )
 @click.option(
     "--sizes",
@@ -467,15 +477,15 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     cls=Spelt,
     metavar="N,N,...",
     callback=options.checked_sizes,
-    help="Try static and dynamic shapes, buckets and padding with so many rows in each call, in this order; "
-    "own: as the program itself calls what it compiles.",
+    help="Try static and dynamic shapes, buckets and padding with these row counts, in this order; own: the sizes "
+    "the program itself uses.",
 )
 @click.option(
     "--executions",
     type=click.IntRange(min=1),
     default=m.SWEEP_EXECUTIONS,
     show_default=True,
-    help="How many steps one start is followed by: what the verdict is for.",
+    help="Steps per start of your program; the verdict is for this number.",
 )
 @click.option(
     "--processes",
@@ -484,32 +494,32 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=m.TURNS,
     show_default=True,
-    help="Fresh processes of each cell, in turn over all cells; the first has cold caches.",
+    help="Fresh processes per cell, interleaved across cells; the first has cold caches.",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=1,
-    help=f"Cold starts of every cell.  [default: {m.COLD_STARTS} of the best, the runner-up and eager, else 1]",
+    help=f"Cold starts per cell.  [default: {m.COLD_STARTS} for the best, the runner-up and eager, otherwise 1]",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=7 * 24 * 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
-    help="No process is started that would probably end later. A third is for the ladder.",
+    help="Start no process that would probably end after MINUTES; a third of them is for the ladder.",
 )
-@click.option("--resume", is_flag=True, help="Keep the cells that an earlier sweep into the same folder has finished.")
+@click.option("--resume", is_flag=True, help="Reuse the cells that an earlier sweep into the same folder finished.")
 @options.device_option
 @click.option(
-    "--steps", type=click.IntRange(min=1), default=DEFAULTS.steps, show_default=True, help="Steps of a group."
+    "--steps", type=click.IntRange(min=1), default=DEFAULTS.steps, show_default=True, help="Steps per timed group."
 )
 @click.option(
     "--warmup",
     type=click.IntRange(min=1),
     default=DEFAULTS.warmup,
     show_default=True,
-    help="Calls of a process before steady state.",
+    help="Warm-up calls per process.",
 )
 @options.seed_option
 @click.option(
@@ -519,7 +529,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     show_default=True,
     metavar="SECONDS",
     callback=options.checked_timeout,
-    help="What one process may take, 7 days at most.",
+    help="Time limit per process, in seconds (at most 7 days).",
 )
 @options.output_option
 @options.sheet_format_option
@@ -539,14 +549,15 @@ def sweep(
     timeout: float,
     **given: Any,
 ) -> int:
-    """Which mode of torch.compile should WORKLOAD use, and does compiling pay? Run it in all of them.
+    """Which mode of torch.compile should WORKLOAD use, and is compiling worth it? Runs it in all of them.
 
-    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes of its own, in turn
-    over all cells: first with cold caches, then with those that it left on disk. Then the mode to use is named with the
-    line to write, and when each cell has paid for its compilation. Its results are held to float64, stage by stage of
-    torch.compile. WORKLOAD is what `kgprof profile` takes; of a script the settings of its own torch.compile calls are
-    changed. A cell that dies costs itself. Exit code 0: cells were measured; 4: all of them died; 5: nothing was
-    compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the page's path.
+    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes, interleaved across
+    cells: first with cold caches, then with warm ones. The answer names the mode to use, the line to write, and when
+    each cell has paid for its compilation. After --minutes the best cell's results are checked against float64, stage
+    by stage of torch.compile. WORKLOAD is what `kgprof profile` takes; for a script, kgprof changes the settings of
+    its own torch.compile calls. If a cell dies, the others still run. Exit code 0: cells were measured; 4: all cells
+    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
+    page's path.
 
     \b
     For example:  kgprof sweep my_model.py:step --executions 50000
@@ -587,14 +598,14 @@ def sweep(
 
 @cli.command()
 @click.argument("sweep_dir", type=PLACE)
-@click.option("--executions", type=click.IntRange(min=1), required=True, help="How many steps follow one start.")
+@click.option("--executions", type=click.IntRange(min=1), required=True, help="Steps per start of your program.")
 @click.option(
     "--memory",
     "memory_bytes",
     cls=Spelt,
     type=click.IntRange(min=1),
     metavar="BYTES",
-    help="Recommend no cell that needs more, with a margin of 25 %.  [default: any amount]",
+    help="Recommend only cells that fit into BYTES, with a margin of 25 %.  [default: any amount]",
 )
 @options.sheet_format_option
 @options.redact_option
@@ -605,8 +616,8 @@ def advise(
 ) -> int:
     """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so much memory.
 
-    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else the
-    process's.
+    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else
+    the process's.
 
     \b
     For example:  kgprof advise reports/sweep-my_model-step-20260102T030405Z --executions 200
@@ -626,15 +637,17 @@ def advise(
     cls=Spelt,
     multiple=True,
     metavar="METRIC=PERCENT",
-    help="How much worse a metric may be, of what base has: step, evaluation, unit, peak-allocated, kernels-a-step ... "
+    help="How much worse than base a metric may be: step, evaluation, unit, peak-allocated, kernels-per-step ... "
     "Repeatable.  [default: step=5%, evaluation=5%]",
 )
-@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Which new findings fail.  [default: warning]")
 @click.option(
-    "--allow-different-environment", is_flag=True, help="Judge times although GPU, torch, flags or the like differ."
+    "--fail-on", type=click.Choice(FAIL_ON), help=("Lowest severity of a new finding that fails.  [default: warning]")
+)
+@click.option(
+    "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
 )
 @options.accepted_option
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json there.")
+@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json to this folder.")
 @options.format_option
 @options.report_options
 @click.pass_context
@@ -649,16 +662,16 @@ def compare(
     output: Path | None,
     outputs: tuple[Output, ...],
 ) -> int:
-    """Is HEAD worse than BASE, and why? Two recordings of one workload beside each other; runs nothing.
+    """Is HEAD slower than BASE, and why? Compares two recordings of one workload; runs nothing.
 
     BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote: the folder, its recording/, its
-    report.json, or the report.html alone, as it was attached to a pull request. Findings are new, fixed or unchanged
-    whatever lines they moved to. A time is worse when the whole of its 95 % interval is above the budget, the same when
-    all of it is below, and else inconclusive; intervals are over rounds, so record both sides with --rounds 5 or more.
-    Budgets and --fail-on can also stand in kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression =
-    {step = 5}). Exit code 0: not worse; 1: a time or a budgeted metric is surely worse, results changed, or a finding
-    is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both sides; 6: it cannot be said,
-    from noise, too few rounds or another environment.
+    report.json, or only the report.html from a pull request. Findings are matched even if their lines moved. A time
+    is worse if its whole 95 % interval is above the limit, unchanged if all of it is below, otherwise inconclusive.
+    Intervals are over rounds, so record both sides with --rounds 5 or more. Limits and --fail-on can also be set in
+    kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression = {step = 5}). Exit code 0: no regression;
+    1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file; 4: the
+    workload died in HEAD; 5: no run is on both sides; 6: inconclusive (noise, too few rounds or a different
+    environment).
 
     \b
     For example:  kgprof compare base-run head-run
@@ -688,7 +701,7 @@ def compare(
     if output is not None:
         context.folder = output
         inform(f"the report is {writing.write_report(output, found, recording)}")
-    writing.emit(outputs, found, recording, job=context.job)
+    writing.emit(outputs, found, recording, context=context)
     return found.exit_code
 
 
@@ -700,13 +713,13 @@ def compare(
     cls=Spelt,
     multiple=True,
     metavar="NAME",
-    help="Try this case only, or those that the pattern fits (capture-default*). Repeatable.",
+    help="Try only cases that match this pattern (capture-default*). Repeatable.",
 )
-@click.option("--list", "listing", is_flag=True, help="Print the cases and stop.")
+@click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
 @click.option(
-    "--all", "every", is_flag=True, help="Every combination, and not one change at a time: hundreds of cases."
+    "--all", "every", is_flag=True, help="Try every combination instead of one change at a time: hundreds of cases."
 )
-@click.option("--strategy", metavar="NAME", help="Which strategy of the workload.  [default: its first]")
+@click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -714,7 +727,7 @@ def compare(
     show_default=True,
     metavar="SECONDS",
     callback=options.checked_timeout,
-    help="What one case may take; then it has hung. Its native stacks, where py-spy or gdb is installed, may take 30 s "
+    help="Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) may take 30 s "
     "more.",
 )
 @options.seed_option
@@ -737,14 +750,13 @@ def capture(
     outputs: tuple[Output, ...],
     quiet: bool,
 ) -> int:
-    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Try it, and compare with eager mode.
+    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares with eager mode.
 
     WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
-    without arguments or an object with strategies. Its inputs are the tensors that it reads: kgprof finds them, gives
-    them other values between replays, and compares. Each case runs in a process of its own and is correct, wrong,
-    raised, hung or not applicable; then one recommendation follows, as code. A case that fails is an answer. Exit code
-    0: the cases were tried; 4: none could be run, for example without a CUDA device. The last line on stdout is the
-    page's path.
+    without arguments or an object with strategies. kgprof finds the tensors that it reads, changes their values
+    between replays, and compares results. Each case runs in its own process and is correct, wrong, raised, hung or
+    not applicable; one recommendation follows, as code. A failed case is also an answer. Exit code 0: the cases were
+    tried; 4: none could be run, for example without a CUDA device. The last line on stdout is the page's path.
 
     \b
     For example:  kgprof capture silu-mul
@@ -777,14 +789,14 @@ def capture(
 
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
-@click.option("-o", "--output", type=PLACE, metavar="FILE", help="Where it is written.  [default: stdout]")
+@click.option("-o", "--output", type=PLACE, metavar="FILE", help="File to write.  [default: stdout]")
 @options.verbose_option
 def extract(report: Path, output: Path | None) -> int:
-    """Write the Profile that a report.html carries as JSON: what report.json was beside it.
+    """Write the report.json that is embedded in a report.html.
 
-    REPORT is the page alone, as it was attached or downloaded. A page that had to leave parts of its copy out, to stay
-    below 1 MB, names them on stderr. Exit code 0: written; 2: no report of kgprof's, or it breaks off, or it carries
-    no Profile, or one of a newer kgprof.
+    REPORT is only the page, as attached or downloaded. If parts were omitted from it to stay under 1 MB, kgprof names
+    them on stderr. Exit code 0: written; 2: not a kgprof report, truncated, without a Profile, or from a newer
+    kgprof.
 
     \b
     For example:  kgprof extract report.html -o report.json
@@ -825,13 +837,13 @@ def schema() -> int:
 @cli.command()
 @options.device_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @options.verbose_option
 def selftest(device: str, form: str, quiet: bool) -> int:
-    """Run a workload with known answers through every capture, on this machine and this torch, and compare.
+    """Check every capture on this machine and torch against a workload with known answers.
 
-    Says of each capture: works, unavailable (and why), or WRONG (expected, got). An unavailable capture is no failure.
-    Exit code 0: no answer is wrong; 1: one is.
+    Each capture works, is unavailable (with the reason), or is WRONG (expected, got). An unavailable capture is not a
+    failure. Exit code 0: no answer is wrong; 1: at least one is.
 
     \b
     For example:  kgprof selftest --device cpu
@@ -850,7 +862,7 @@ def selftest(device: str, form: str, quiet: bool) -> int:
 @click.argument("rule", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 def explain(rule: str | None, form: str) -> int:
-    """Explain a rule: what it means, why it costs, an example, what to do. Without RULE, list them all.
+    """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list all.
 
     \b
     For example:  kgprof explain KGP501
@@ -861,7 +873,7 @@ def explain(rule: str | None, form: str) -> int:
 
     if form == "markdown":
         if rule is not None:
-            raise UsageError("--format markdown is the page of every rule", hint="leave out RULE or the format")
+            raise UsageError("--format markdown prints every rule", hint="leave out RULE or --format")
         to_stdout(rules_page(RULES))
         return EXIT_OK
     if rule is None:
@@ -882,10 +894,10 @@ def explain(rule: str | None, form: str) -> int:
 @cli.command()
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def workloads(form: str) -> int:
-    """List the built-in workloads: what each shows, and the document that it comes from.
+    """List the built-in workloads: what each shows and the document it comes from.
 
     S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages and cost, S4 a
-    diagnosis of a CUDA graph that would not be captured.
+    diagnosis of a CUDA graph that could not be captured.
 
     \b
     For example:  kgprof profile small-ops
@@ -931,20 +943,20 @@ def datasets(form: str) -> int:
 
 @cli.command("ci-init")
 @click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
-@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="What the workflow profiles.")
+@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="Workload that the workflow profiles.")
 @click.option(
     "-o",
     "--output",
     type=PLACE,
     metavar="PATH",
-    help="Where it is written.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
+    help="File to write.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
 )
-@click.option("--force", is_flag=True, help="Replace a file that kgprof did not write.")
+@click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
 def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
     """Write a workflow that profiles a pull request's base and head on one runner and compares them.
 
-    Actions are pinned by commit, kgprof and torch by the versions that are installed here. Look at what it installs
+    Actions are pinned by commit, kgprof and torch by the versions that are installed here. Check what it installs
     before you commit it. The last line on stdout is the file's path.
 
     \b

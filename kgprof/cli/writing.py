@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import io
+import sys
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -14,12 +15,14 @@ from urllib.parse import quote
 from kgprof import model as m
 from kgprof import render
 from kgprof.analysis.redaction import redacted_trace
+from kgprof.cli import terminal
 from kgprof.cli.ci import Job, append_summary, inert_document
 from kgprof.cli.options import Context, Output
 from kgprof.cli.reading import read
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError
+from kgprof.progress import is_terminal, tell
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
@@ -49,12 +52,21 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
-    if not quiet:
+    if not quiet and is_terminal(sys.stderr):
+        show_ending(profile, page, context)
+    elif not quiet:
         for sentence in profile.verdict.sentences:
             inform(sentence)
     add_to_job_summary(profile, context.job)
-    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), job=context.job)
+    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)
     return profile.exit_code
+
+
+def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
+    """On a terminal the result in short, and what to run next; stdout gets the page's path as ever."""
+    if is_terminal(sys.stderr):
+        tell(terminal.text(profile, verbose=context.verbose, stream=sys.stderr))
+        tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
 def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
@@ -64,13 +76,16 @@ def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Pa
     return folder / "report.html"
 
 
-def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None) -> None:
+def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None, job: Job) -> None:
     folder = None if store.is_stream(path) else path.parent
-    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder)})
+    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder, job)})
 
 
-def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None) -> str:
-    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout."""
+def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None, job: Job | None = None) -> str:
+    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout. ``job``: whose
+    pages a comment may link."""
+    if form == Markdown.name and job is not None:
+        return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
     return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
 
 
@@ -135,10 +150,8 @@ def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | Non
     elif (carried := looked_through(file, private, LOOKED_THROUGH_BYTES)) is not None:
         safe = carried
     else:
-        message = (
-            f"cannot be looked through for secrets: it breaks off, or is larger than {LOOKED_THROUGH_BYTES:,} bytes"
-        )
-        raise InputError(message, path=file, hint="--no-redact copies it as it is")
+        message = f"cannot be searched for secrets: it is truncated, or larger than {LOOKED_THROUGH_BYTES:,} bytes"
+        raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
 
 
@@ -147,31 +160,39 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     if job.summary is None:
         return
     wrong = append_summary(
-        job.summary, lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url).render(profile)
+        job.summary,
+        lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url, source_url=job.source_url).render(
+            profile
+        ),
     )
-    added = f"the summary is added to the job's: {job.summary} (--no-ci leaves it out)"
+    added = f"the summary was added to the job summary: {job.summary} (--no-ci leaves it out)"
     inform(f"warning: {wrong}" if wrong else added)
 
 
 def emit(
-    outputs: Sequence[Output], profile: m.Profile, recording: Path | None, *, job: Job, otherwise: str | None = None
+    outputs: Sequence[Output],
+    profile: m.Profile,
+    recording: Path | None,
+    *,
+    context: Context,
+    otherwise: str | None = None,
 ) -> None:
     """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the text.
 
     A job that takes commands from its log gets none that a run wrote.
     """
-    text = otherwise
+    text, job = otherwise, context.job
     for output in outputs:
         if output.path is not None:
-            write_rendered(output.path, output.form, profile, recording)
+            write_rendered(output.path, output.form, profile, recording, job)
             continue
-        text = rendered(output.form, profile, recording, None)
+        text = rendered(output.form, profile, recording, None, job)
         if job.parses_log:
             text = inert_document(text, render.by_name(output.form).suffix)
     if text is None:
-        text = render.by_name("text").render(profile)
+        text = terminal.text(profile, verbose=context.verbose)
     if text:
-        to_stdout(text)
+        to_stdout(terminal.linked(text) if text == otherwise else text)
 
 
 def emit_sheet(
@@ -222,6 +243,6 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     need = "needs" if new == 1 else "need"
     left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
     if not entries:
-        left = ": nothing fails, so there is nothing to accept, and the file may be deleted"
+        left = ": nothing fails, so there is nothing to accept, and the file can be deleted"
     inform(f"{path}: {plural(len(entries), 'accepted finding')}{left}")
     return EXIT_OK

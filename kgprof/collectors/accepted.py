@@ -84,7 +84,7 @@ def parse(text: str, path: str, faults: list[str]) -> tuple[m.AcceptedEntry, ...
 
 def _entry(entry: object, place: str, faults: list[str]) -> m.AcceptedEntry | None:
     if not isinstance(entry, dict):
-        faults.append(f"{place} is no table")
+        faults.append(f"{place} must be a table")
         return None
     before = len(faults)
     place = f"{place} ({entry.get('rule', '?')} {entry.get('file', '?')})"
@@ -93,9 +93,9 @@ def _entry(entry: object, place: str, faults: list[str]) -> m.AcceptedEntry | No
     texts = {key: str(value).strip() for key, value in entry.items()}
     # A finding about a whole run has no file and no function; reason and owner are never empty.
     faults += [f"{place}: {key} is missing" for key in REQUIRED if key not in texts]
-    faults += [f"{place}: {key} is empty; say it" for key in ("rule", "reason", "owner") if texts.get(key) == ""]
+    faults += [f"{place}: {key} is empty; fill it in" for key in ("rule", "reason", "owner") if texts.get(key) == ""]
     if "expires" in texts and not _DAY.fullmatch(texts["expires"]):
-        faults.append(f"{place}: expires is a day, 2027-06-30, not {texts['expires']!r}")
+        faults.append(f"{place}: expires must be a date such as 2027-06-30, not {texts['expires']!r}")
     if len(faults) > before:
         return None
     return m.AcceptedEntry(**{key: texts.get(key, "") for key in known})

@@ -37,15 +37,15 @@ COPIED = m.Rule(
     level=m.Level.WARNING,
     summary="A CUDA graph copies this input into its own memory before each replay.",
     why=(
-        "A CUDA graph reads the addresses that it was recorded with. An input that torch does not know to stay at "
-        "one address is therefore copied into a buffer of the graph before every replay: one more launch, and memory "
-        f"traffic of the input's size. It is told as a note below {COPY_BYTES:,} bytes a replay, and as a prediction "
-        "on a CPU."
+        "A CUDA graph reads the addresses that it was recorded with. torch therefore copies every input whose "
+        "address is not known to be fixed into a buffer of the graph before each replay: one more launch, and as "
+        f"much memory traffic as the input is large. Below {COPY_BYTES:,} bytes per replay it is a note; on a CPU it "
+        "is a prediction."
     ),
     example="state = step(state) with mode='reduce-overhead': the whole state is copied in every step.",
     remedy=(
         "Keep the tensor in a buffer of the module, or mark it with torch._dynamo.mark_static_address, and write the "
-        "new values into it with copy_. For a batch that comes from outside the copy is the price; make it once."
+        "new values into it with copy_. A batch that comes from outside has to be copied; copy it only once."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.TENSORS,),),
@@ -57,16 +57,16 @@ UNSTABLE = m.Rule(
     id="KGP401",
     name="unstable-input-address",
     level=m.Level.WARNING,
-    summary="After warm-up an input of a compiled region lies at another address than in the call before.",
+    summary="After warm-up an input of a compiled region is at a different address from the previous call.",
     why=(
-        "CUDA graphs, and every cache that is keyed by an address, work on memory that stays. A tensor that is "
-        "carried from one step to the next and rebound instead of copied is new memory in each step: it is copied at "
-        "every replay, or the graph is recorded again. Where neither holds it is a note."
+        "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A tensor that each step "
+        "replaces (x = f(x)) instead of overwriting is new memory every time: torch copies it before each replay, or "
+        "records the graph again. If it does neither, this is a note."
     ),
     example="self.state = self.cell(x, self.state), in place of self.state.copy_(self.cell(x, self.state)).",
     remedy=(
         "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for many, outside the "
-        "compiled function. A fresh batch in each step needs nothing of it unless CUDA graphs are used."
+        "compiled function. A new batch in each step is fine unless CUDA graphs are used."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -279,7 +279,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
             copied.append((graph, tensor, held))
     groups = list(_by_line(tensors, copied))
     if len(groups) > 1 and not isinstance(took, m.Skipped):  # a trace does not say whose input a copy is
-        together = f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} us a step in all"
+        together = f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} µs per step in all"
         took = m.Skipped(reason=together)
     for lines, passed in groups:
         yield CopiedInput(**_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda)
@@ -296,8 +296,8 @@ def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.F
     inside = 0
     for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
         inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
-    took, what = run.once(input_copies_in_trace), "copies before each replay took, on the device"
-    cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no copy on the device before a replay")
+    took, what = run.once(input_copies_in_trace), "GPU time of the copies before each replay"
+    cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no GPU copy before a replay")
     if isinstance(took, m.Skipped):
         cost = took
     elif took.count:
@@ -317,19 +317,19 @@ def diagnose(events: tuple[Event, ...]) -> tuple[m.Finding, ...]:
 def _moved(event: AddressChange) -> m.Finding:
     names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
     several = len(event.names) > 1
-    buffers, lie = ("the declared buffers ", "lie") if several else ("the declared buffer ", "lies")
+    buffers = "the declared buffers " if several else "the declared buffer "
     taken = f", input{'s' if several else ''} of {', '.join(event.functions)}," if event.functions else ""
     what = f"{buffers if event.declared else ''}{names}{taken}"
     serious = event.declared or event.cuda_graphs or event.carried
-    why = "new memory; which operation allocated it was not observed"
+    why = "it is new memory, and the operation that allocated it was not observed"
     if event.carried:
         earlier = " in an earlier call" if event.functions else ""
-        why = f"new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
-    why += "; it is bound on more than one line" if event.related else ""
+        why = f"it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
+    why += "; it is assigned on more than one line" if event.related else ""
     return m.Finding(
         rule=UNSTABLE.id,
         level=m.Level.WARNING if serious else m.Level.NOTE,
-        message=f"{what} {lie} at another address than before {times}, last in call {event.calls[-1]}: {why}",
+        message=f"{what} moved to a new address {times}, last in call {event.calls[-1]}: {why}",
         run=event.run,
         location=event.location,
         count=len(event.calls),

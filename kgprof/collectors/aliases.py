@@ -33,14 +33,14 @@ OUTPUT_INPUT = m.Rule(
     id="KGP402",
     name="output-aliases-input",
     level=m.Level.WARNING,
-    summary="What a compiled function returns shares memory with what it was given.",
+    summary="A compiled function returns memory that it shares with its arguments.",
     why=(
-        "Whoever writes to the result writes to the argument, and the other way round. A buffer that is returned as "
-        "it is changes under its reader in the next step. torch has to make such an output anew outside of the graph "
-        "at every call. It is a note where nothing writes to the tensor and no CUDA graphs are used."
+        "Writing to the result also changes the argument, and the other way round. A buffer returned without a copy "
+        "is overwritten by the next step while the caller still holds it. torch must also rebuild such an output "
+        "outside the graph in every call. It is a note if nothing writes to the tensor and no CUDA graphs are used."
     ),
     example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
-    remedy="Return a copy (x.clone()), or let the caller make the view, and return only what was made.",
+    remedy="Return a copy (x.clone()), or let the caller make the view and return only new tensors.",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(),
@@ -53,13 +53,13 @@ OUTPUTS = m.Rule(
     level=m.Level.WARNING,
     summary="Two results of a compiled function, or of two replays of its CUDA graph, share memory.",
     why=(
-        "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: a result "
-        "that is kept from one step to the next is overwritten by it, or torch refuses to read it."
+        "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: it "
+        "overwrites a result that was kept from an earlier step, or torch refuses to read that result."
     ),
     example="return y, y.t(); or history.append(step(x)) with mode='reduce-overhead'.",
     remedy=(
-        "Return one of the two and make the other outside, or clone it. Clone what is kept beyond the next step, and "
-        "call torch.compiler.cudagraph_mark_step_begin() where a step begins."
+        "Return one of the two and derive the other outside, or clone it. Clone what you keep beyond the next step, "
+        "and call torch.compiler.cudagraph_mark_step_begin() at the start of each step."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -73,8 +73,9 @@ OVERLAPPING = m.Rule(
     level=m.Level.WARNING,
     summary="A compiled function writes to an input that shares memory with another one, or with itself.",
     why=(
-        "torch then has to rebuild both inputs from one base and to guard on how they lie, which recompiles when "
-        "that changes; and the result of writing to an expanded tensor depends on the order of its elements."
+        "torch then rebuilds both inputs from one base tensor and guards on how they overlap, so a change of the "
+        "overlap recompiles. The result of writing to an expanded tensor also depends on the order in which its "
+        "elements are written."
     ),
     example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
     remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
@@ -90,11 +91,11 @@ COND = m.Rule(
     level=m.Level.ERROR,
     summary="A branch of torch.cond returns an operand or a view of it, one tensor twice, or writes to an operand.",
     why=(
-        "torch.cond refuses it always, also when it is called in eager, and no fallback catches the error: what a "
-        "branch returns must be new memory, because the caller cannot know which branch ran."
+        "torch.cond always refuses this, in eager mode too, and no fallback catches the error. A branch must return "
+        "new memory, because the caller cannot know which branch ran."
     ),
     example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
-    remedy="Return x.clone() in place of x or of a view of it, and compute new values in place of writing to operands.",
+    remedy="Return x.clone() instead of x or a view of it, and compute new values instead of writing to operands.",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.FRAME_HOOK,),),
     can_cost=(),
@@ -183,7 +184,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         else:
             source = name if tensors.is_users(graph, name) else ""
         if source:
-            shared.append((place, source, "it is returned as it is", IDENTITY, graph.runs))
+            shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
         # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA graph.
         serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs and not graph.backward)
@@ -210,7 +211,11 @@ def _held(tensors: RunTensors, graph: m.WatchedGraph, *, on_cuda: bool) -> Itera
     for held in graph.held_outputs:
         if calls := tensors.steady(held.calls):
             words = "is kept beyond the next replay" if on_cuda else "would be kept beyond the next replay on CUDA"
-            marks = f"cudagraph_mark_step_begin was called {plural(marked, 'time')}" if marked else "no step was marked"
+            marks = (
+                f"cudagraph_mark_step_begin was called {plural(marked, 'time')}"
+                if marked
+                else ("no step was marked as begun")
+            )
             pair = f"output {held.output} {words} ({marks})"
             yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda, calls=len(calls))
 
@@ -316,7 +321,7 @@ def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
         rule = next(rule for rule in RULES if rule.id == event.rule)
         pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
         what = {
-            OUTPUT_INPUT.id: f"{event.function} returns memory of what it was given: {pairs}",
+            OUTPUT_INPUT.id: f"{event.function} returns memory that it shares with its arguments: {pairs}",
             OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
             OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
             COND.id: f"{pairs}: torch refuses it",

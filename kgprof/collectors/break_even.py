@@ -16,25 +16,24 @@ NEVER_BREAKS_EVEN = m.Rule(
     id="KGP603",
     name="never-breaks-even",
     level=m.Level.WARNING,
-    summary="The compiled step is not faster than the eager one: the time that compiling takes is never earned back.",
+    summary="The compiled step is not faster than the eager one, so its compile time is never recovered.",
     why=(
-        "Compiling costs seconds at every start (fewer where the compiler's caches are warm) and is paid for by steps "
-        "that are shorter. Both are measured here: COMPILE's calls before steady state beyond as many steady ones, "
-        "less the same of the eager run, and TIMING's steps or units of work of both. A warning where the compiled "
-        "run is slower beyond the noise (its samples, or with --rounds 3 or more its rounds, all lie above eager's); a "
-        "note where the two cannot be told apart, and where the break-even lies beyond "
-        f"{LATE_AFTER_H:g} hours of nothing but steps. Times that vary by more than {NOISY:g}x within one process "
-        "weigh nothing: the machine was busy."
+        "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter steps have to pay for "
+        "it. Both sides are measured: compile cost is what the calls before steady state take beyond as many steady "
+        "calls, minus the same for the eager run; step times are TIMING's. It is a warning if the compiled run is "
+        "slower beyond the noise (all its samples, or all its rounds with --rounds 3 or more, are above eager's). It "
+        f"is a note if the two cannot be told apart, or if the break-even is more than {LATE_AFTER_H:g} hours of "
+        f"steps away. Times that vary by more than {NOISY:g}× within one process are ignored: the machine was busy."
     ),
     example=(
-        "A step of three small operators on a CPU: guards and the call into compiled code take longer than what fusing "
+        "A step of three small operators on a CPU: guards and the call into compiled code take longer than fusing "
         "the three saves."
     ),
     remedy=(
-        f"Look at why it is not faster: graph breaks ({graph_breaks.GRAPH_BREAK.id}), recompiles "
-        f"({recompiles.IN_STEADY_STATE.id} to {recompiles.UNBOUNDED.id}), a device that waits for the host "
-        f"({device_idle.DEVICE_IDLE.id}, {device_idle.LAUNCH_BOUND.id}). Where nothing of that is found, compile less "
-        "(the part that takes the time, with larger batches) or leave this step in eager mode."
+        f"Find out why it is not faster: graph breaks ({graph_breaks.GRAPH_BREAK.id}), recompiles "
+        f"({recompiles.IN_STEADY_STATE.id} to {recompiles.UNBOUNDED.id}), a GPU that waits for the CPU "
+        f"({device_idle.DEVICE_IDLE.id}, {device_idle.LAUNCH_BOUND.id}). If there is none of these, compile only the "
+        "part that takes the time, enlarge the batch, or leave this step in eager mode."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.EAGER_TIMES,),),
@@ -62,12 +61,12 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
         if isinstance(event.cold_s, m.Skipped):
             cost = event.cold_s
         else:
-            what = "compiling took, on a cold cache"
+            what = "compile time, on a cold cache"
             cost = m.FindingCost(value=event.cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)
         finding = m.Finding(
             rule=NEVER_BREAKS_EVEN.id,
             level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
-            message=event.text if after_h is None else f"{event.text}: that is {short(after_h)} hours of steps",
+            message=event.text if after_h is None else f"{event.text}, which is {short(after_h)} hours of steps",
             run=event.run,
             fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
             cost=cost,

@@ -15,12 +15,11 @@ CACHE_BYPASSED = m.Rule(
     id="KGP106",
     name="compile-cache-bypassed",
     level=m.Level.WARNING,
-    summary="A graph holds something that torch's compile cache refuses, so every process compiles it anew.",
+    summary="torch cannot cache this graph, so every process recompiles it.",
     why=(
-        "What Inductor and AOTAutograd generate is kept on disk and found again by the next process, which then needs "
-        "a fraction of the time. A graph with an operator that says nothing about its own cacheability (torch.cond is "
-        "one, in torch 2.11 to 2.15) is never looked up and never stored: each start of the program pays the full "
-        "compile time."
+        "Inductor and AOTAutograd keep what they generate on disk, and the next process starts in a fraction of the "
+        "time. A graph with an operator that torch cannot cache (torch.cond is one, in torch 2.11 to 2.15) is never "
+        "looked up and never stored, so each start of the program pays the full compile time."
     ),
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
@@ -104,7 +103,7 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         finding = m.Finding(
             rule=CACHE_BYPASSED.id,
             level=CACHE_BYPASSED.level,
-            message=f"{name} is compiled anew in every process: {caches} bypassed ({first.reason})",
+            message=f"{name} is recompiled in every process: {caches} bypassed ({first.reason})",
             run=first.run,
             location=first.location,
             count=len({use.compile_id for use in uses}),

@@ -36,14 +36,14 @@ COMPILE_FAILED = m.Rule(
     level=m.Level.ERROR,
     summary="Compiling a function raised an exception instead of falling back to eager.",
     why=(
-        "With fullgraph=True the first line that torch cannot trace is an error, and a backend that fails is one "
-        "always. A program that catches it computes in eager, pays for the attempt again in every call (nothing is "
-        "cached of a failure), and shows no graph break anywhere."
+        "With fullgraph=True the first line that torch cannot trace raises an error, and so does any backend "
+        "failure. A program that catches it runs eagerly, pays for the attempt again in every call (failures are not "
+        "cached) and shows no graph break anywhere."
     ),
     example="torch.compile(step, fullgraph=True) where step prints; a custom backend that raises NotImplementedError.",
     remedy=(
-        "Repair the line that the finding points to. For a backend's failure compile with backend='eager', then "
-        "'aot_eager', then 'inductor': the first one that fails is the stage to look at."
+        "Fix the line that the finding points to. If a backend failed, compile with backend='eager', then "
+        "'aot_eager', then 'inductor': the first one that fails is the stage to examine."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -100,7 +100,7 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
     try:
         seconds, why = _seconds_of_stages(trace), "torch wrote no spans for it"
     except ValueError as error:  # a span that cannot be read would leave its time in the one around it
-        seconds, why = {}, f"a record of its spans could not be read: {error}"
+        seconds, why = {}, f"its record of spans could not be read: {error}"
     rows = []
     for compiled in trace.compiled:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):

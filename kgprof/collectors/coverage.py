@@ -16,10 +16,10 @@ NOTHING_MEASURED = m.Rule(
     level=m.Level.ERROR,
     summary="No time was measured, or nothing was compiled where a compilation was expected.",
     why=(
-        "A report without measurements must not look like a clean one. The same holds for compilation: a workload "
-        "that silently stopped compiling shows no graph break, no recompile and no compile time. It is an error when "
-        "no run has a time, a warning when a compiled mode compiled nothing, and a note when a workload that runs as "
-        "it stands contains no torch.compile, or when a script without a step starts other Python scripts."
+        "A report without measurements must not look like a clean one. A workload that silently stopped compiling "
+        "shows no graph break, no recompile and no compile time. It is an error if no run has a time, a warning if a "
+        "compiled mode compiled nothing, and a note if a workload run without changes contains no torch.compile, or "
+        "if a script without steps starts other Python scripts."
     ),
     example=(
         "torch.compile wraps a function that the step never calls; TORCHDYNAMO_DISABLE=1 is set; the step takes no "
@@ -27,7 +27,7 @@ NOTHING_MEASURED = m.Rule(
     ),
     remedy=(
         "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
-        "--mode default. Where no time was measured, the log of the run says how its process ended."
+        "--mode default. If no time was measured, the run's log says how its process ended."
     ),
     topic=m.Topic.COVERAGE,
     seen_in=((),),
@@ -87,7 +87,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         launched = only.launched
         assert launched is not None
         processes = f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
-        what = f"the script only launches others ({launched.by}{processes}), and kgprof sees one process"
+        what = f"the script only launches other processes ({launched.by}{processes}), and kgprof sees only its own"
         how = "Let each rank call the function that is spawned, and run" if launched.by == m.SPAWN else "Run"
         found = _finding(m.Level.ERROR, only.run, f"{what}. {how} {launched.command}", "no-time")
         return (msgspec.structs.replace(found, fix=launched.command),)
@@ -95,7 +95,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:
-        words = "mode {} was asked for, and nothing was compiled"
+        words = "mode {} was requested, but nothing was compiled"
         each = ((event.run, words.format(event.run.mode)) for event in missing)
         return tuple(_finding(m.Level.WARNING, run, message, "not-compiled") for run, message in each)
     if any(event.compilations != 0 for event in events):
@@ -109,7 +109,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         found = _finding(m.Level.NOTE, only.run, f"{what} does not see. Run {first}{others}", "as-it-stands")
         return (msgspec.structs.replace(found, fix=first),)
     timed = all(event.timed is not None for event in events)
-    message = "nothing was compiled in this run" + ("; times are shown as they stand" if timed else "")
+    message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
     return (_finding(m.Level.NOTE, None, message, "as-it-stands"),)
 
 

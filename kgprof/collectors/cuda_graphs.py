@@ -34,16 +34,16 @@ SKIPPED = m.Rule(
     id="KGP301",
     name="cudagraph-skipped",
     level=m.Level.WARNING,
-    summary="CUDA graphs were asked for, and torch made none of a compiled graph.",
+    summary="CUDA graphs were requested, but torch did not capture one for this compiled graph.",
     why=(
-        "Without a CUDA graph each kernel is launched by the host on its own. Where kernels are short, the host "
-        "cannot keep up and the device waits; this is what mode='reduce-overhead' was to prevent. An input that the "
-        "graph writes to and that torch does not own is the usual reason, control flow on the host another."
+        "Without a CUDA graph the CPU launches each kernel on its own. If kernels are short, the CPU cannot keep up "
+        "and the GPU waits, which mode='reduce-overhead' should have prevented. The usual reason is an input that "
+        "the graph writes to and torch does not own; another is control flow on the CPU."
     ),
     example="x.mul_(2) on an argument of a function compiled with mode='reduce-overhead'; torch.cond in it.",
     remedy=(
         "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the module, which has "
-        "a fixed address. Keep operators that run on the host (torch.cond, copies to the CPU) out of the function."
+        "a fixed address. Keep operators that run on the CPU (torch.cond, copies to the CPU) out of the function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK)),
@@ -55,13 +55,13 @@ PARTITIONED = m.Rule(
     id="KGP302",
     name="cudagraph-partitioned",
     level=m.Level.WARNING,
-    summary="A compiled graph was cut into pieces because some operators cannot stand in a CUDA graph.",
+    summary="CUDA graphs cover only part of a compiled graph, because some of its operators cannot be captured.",
     why=(
-        "Each piece is a CUDA graph of its own with a launch of its own, and what stands between them is launched by "
-        "the host: a copy from or to the CPU also waits for the device. torch says so at DEBUG only."
+        "Each partition is a CUDA graph with its own launch, and the CPU launches what lies between them. A copy "
+        "from or to the CPU also waits for the GPU. torch logs this at DEBUG only."
     ),
     example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
-    remedy="Move the tensor to the device before the step, or the operator out of the compiled function.",
+    remedy="Move the tensor to the GPU before the step, or the operator out of the compiled function.",
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -72,15 +72,15 @@ NONE_LAUNCHED = m.Rule(
     id="KGP303",
     name="cudagraph-expected-none-launched",
     level=m.Level.WARNING,
-    summary="CUDA graphs were asked for, and a compiled graph ran in the steady steps without a cudaGraphLaunch.",
+    summary="CUDA graphs were requested, but none was replayed for a compiled graph after warm-up.",
     why=(
-        "The launch is the only proof that a CUDA graph is replayed. torch can leave a graph out without a message "
-        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0), so a graph without launches has "
-        "none of what it was compiled for, whatever the log says."
+        "A cudaGraphLaunch is the only proof that a CUDA graph is replayed. torch can skip a graph without a message "
+        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0). A graph without launches gains "
+        "nothing from CUDA graphs, whatever the log says."
     ),
-    example="mode='reduce-overhead' where every partition of the graph holds an operator of the CPU.",
+    example="mode='reduce-overhead' when every partition of the graph contains a CPU operator.",
     remedy=(
-        "Look at the skips and partitions that this report names beside this finding. If there are none, run with "
+        "Check the skips and partitions that this report lists with this finding. If there are none, run with "
         "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
     ),
     topic=m.Topic.CUDA_GRAPHS,
@@ -95,12 +95,12 @@ RERECORDED = m.Rule(
     level=m.Level.WARNING,
     summary="A CUDA graph was recorded again after the warm-up calls.",
     why=(
-        "A CUDA graph holds the addresses and sizes with which it was recorded. When a tensor that torch takes to be "
-        "fixed has moved, or a new size comes, the graph is recorded anew: the device is drained and the step takes "
-        "many times as long. After 128 times torch gives up and replays none."
+        "A CUDA graph contains the addresses and sizes it was recorded with. If a tensor that torch takes to be "
+        "fixed has moved, or a new size arrives, torch records the graph again: it waits for all GPU work, and the "
+        "step takes many times as long. After 128 recordings torch stops using CUDA graphs for this function."
     ),
     example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
-    remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that warm-up has seen.",
+    remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that occur during warm-up.",
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -333,18 +333,20 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
     for written in event.would_skip:  # a prediction is told as a note: nothing was skipped here
         name = written.location.function if written.location else "a compiled graph"
-        message = f"on CUDA torch would make no CUDA graph of {name}: it writes to {', '.join(written.inputs)}"
+        message = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to {', '.join(written.inputs)}"
         yield msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=m.Level.NOTE)
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls them.
         if cut.not_graphed and not _is_skipped(event, cut):
             reasons = ", ".join(cut.reasons) or "torch gave no reason"
-            pieces = f"{cut.not_graphed} of {cut.graphed + cut.not_graphed} pieces"
-            message = f"{pieces} of a compiled graph run outside of CUDA graphs: {reasons}"
+            message = (
+                f"CUDA graphs cover only {cut.graphed} of "
+                f"{plural(cut.graphed + cut.not_graphed, 'partition')} of a compiled graph: {reasons}"
+            )
             yield _finding(PARTITIONED, event, cut.location, message, identity=reasons)
     if event.graphs and event.launches_per_step == 0:
-        said = f"torch logged {len(event.skips)} of them as skipped" if event.skips else "torch logged no skip"
-        message = f"no CUDA graph was launched in TRACE; compiled graphs that ran: {event.graphs}; {said}"
+        said = f"torch logged that it skipped {len(event.skips)} of them" if event.skips else "torch logged no skip"
+        message = f"no CUDA graph was launched in TRACE, although {plural(event.graphs, 'compiled graph')} ran; {said}"
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:
         for one in event.replayed:
@@ -353,7 +355,7 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
                 name = one.location.function if one.location else f"compilation {one.compile_id}"
                 said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
                 runs = f"{one.runs - one.launches if one.launches else 'each'} of its {plural(one.runs, 'run')}"
-                message = f"no CUDA graph of {name} was launched in {runs} in TRACE, others were; {said}"
+                message = f"no CUDA graph of {name} was launched in {runs} in TRACE, though others were; {said}"
                 identity = f"{name} {one.compile_id.partition('/')[2]}"
                 yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
     yield from _again(event)

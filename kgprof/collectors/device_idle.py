@@ -23,6 +23,7 @@ from kgprof.collectors import (
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import figure
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
@@ -31,27 +32,27 @@ US_PER_LAUNCH = 25.0
 SPANS_SHOWN = 5
 
 _MEASURED = (
-    f"Both are taken where at least {100 * IDLE_SHARE:.0f} % of a step passes without work on the device: the work as "
-    "TRACE saw it, the step as TIMING did, so that the profiler's own cost is in neither."
+    f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a step: GPU work comes "
+    "from TRACE and the step time from TIMING, so neither includes the profiler's overhead."
 )
 DEVICE_IDLE = m.Rule(
     id="KGP601",
     name="device-idle",
     level=m.Level.WARNING,
-    summary="For most of the step the GPU has nothing to do: it waits for the host.",
+    summary="The GPU is idle for most of the step, waiting for the CPU.",
     why=(
-        "A faster kernel cannot shorten a step in which the device waits: the time goes to what the host does between "
-        f"its launches. {_MEASURED} This rule is for a host that does other things than to launch: more than "
-        f"{US_PER_LAUNCH:g} us of the step for each launch."
+        "Faster kernels cannot shorten a step in which the GPU waits: the time goes to what the CPU does between "
+        f"launches. {_MEASURED} This rule applies when the CPU is busy with work other than launching: more than "
+        f"{US_PER_LAUNCH:g} µs of the step per launch."
     ),
     example=(
-        "loss.item() in every step: the host waits for the device to finish, and then the device waits for the host to "
-        "launch the next step."
+        "loss.item() in every step: the CPU waits for the GPU to finish, then the GPU waits for the CPU to launch "
+        "the next step."
     ),
     remedy=(
-        "Look at what the host did meanwhile (the finding's detail, and the table of idle time): take reads of tensors "
-        f"out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, let one CUDA graph replay "
-        "the step (mode='reduce-overhead'), or give each step more work."
+        "See what the CPU did meanwhile (the finding's detail and the table of idle time): take syncs out of the "
+        f"step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, replay the step as one CUDA graph "
+        "(mode='reduce-overhead'), or give each step more work."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
@@ -69,18 +70,17 @@ LAUNCH_BOUND = m.Rule(
     id="KGP602",
     name="launch-bound",
     level=m.Level.WARNING,
-    summary="The step is as long as the host takes to launch its kernels, which are shorter than their launches.",
+    summary="Launch overhead limits the step: kernels finish faster than the CPU can launch them.",
     why=(
-        "Each launch costs the host microseconds, and a kernel that is shorter than that is over before the next one "
-        f"arrives. {_MEASURED} This rule is for a host that is busy launching: up to {US_PER_LAUNCH:g} us of the step "
-        "for each launch. In mode eager it is a note, because compiling is what is there against it."
+        "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the next one arrives. "
+        f"{_MEASURED} This rule applies when the CPU is busy launching: at most {US_PER_LAUNCH:g} µs of the step per "
+        "launch. In mode eager it is a note, because compiling is the remedy."
     ),
-    example="Four hundred kernels of 2 us each, launched one by one in a step of 4 ms.",
+    example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
-        "Launch less often: mode='reduce-overhead' replays the step as one CUDA graph; torch.compile fuses what lies "
-        "between library calls; a larger batch makes each kernel longer for the same launch. Time it: small Linear "
-        "layers in float32 may get slower matmuls when compiled, which "
-        "torch.set_float32_matmul_precision('high') avoids."
+        "Use CUDA graphs (mode='reduce-overhead' replays the step as one), fuse more, or enlarge the batch so that "
+        "each kernel works longer per launch. Measure the result: small float32 Linear layers may get slower matmuls "
+        "when compiled, which torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
@@ -156,17 +156,19 @@ def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: DeviceTime) -> m.Finding:
     rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
     expected = event.is_launching and event.run.mode == m.EAGER
-    idle = f"the device does nothing in {100 * event.idle_share:.0f} % of a step"
-    work = f"{event.busy_us:,.0f} us of work in {event.step_us:,.0f} us"
-    message = f"{idle}: {work}, and no launch"
+    idle = f"the GPU is idle {100 * event.idle_share:.0f} % of each step"
+    work = f"{event.busy_us:,.0f} of {event.step_us:,.0f} µs busy"
+    message = f"{idle} ({work}, no launches)"
     if event.launches:
         each = event.step_us / event.launches
-        message = f"{idle}: {work}, with {event.launches:,.1f} launches, one every {each:,.1f} us"
+        message = f"{idle} ({work}, {figure(event.launches)} launches, one every {figure(each)} µs)"
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
     if event.host_spans:
-        lines.append("while the device waited the host was in, under the profiler:")
-    lines += [f"  {span.total_us / event.steps:,.1f} us a step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]]
+        lines.append("what the CPU did while the GPU waited, under the profiler:")
+    lines += [
+        f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]
+    ]
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if expected else rule.level,
@@ -177,11 +179,13 @@ def _finding(event: DeviceTime) -> m.Finding:
         cost=m.FindingCost(
             value=event.idle_us,
             unit="us/step",
-            what="the device did nothing",
+            what="GPU idle time",
             measured_in=(m.PassName.TIMING, m.PassName.TRACE),
             samples=event.samples,
         ),
-        saves=_saving(event) if rule is LAUNCH_BOUND else m.Skipped(reason="which of its reasons would go is unknown"),
+        saves=_saving(event)
+        if rule is LAUNCH_BOUND
+        else m.Skipped(reason=("the idle time has several reasons, and which a fix removes is unknown")),
         # Where there are no graphs yet; with them the launches that are left are another finding's.
         fix='torch.compile(..., mode="reduce-overhead")' if rule is LAUNCH_BOUND and event.graph_launches == 0 else "",
     )

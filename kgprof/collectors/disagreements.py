@@ -36,15 +36,15 @@ SOURCES_DISAGREE = m.Rule(
     level=m.Level.WARNING,
     summary="Two independent sources contradict each other about a fact that this report states.",
     why=(
-        "Every counter that torch publishes is wrong somewhere, so facts that a gate depends on are taken from two "
-        "places. Where these differ, one of them is wrong on this torch or for this program, and neither number "
-        "should be relied on until it is known which."
+        "Every counter that torch publishes is wrong somewhere, so kgprof takes the facts that a gate depends on "
+        "from two sources. If they differ, one is wrong for this torch or this program; trust neither number until "
+        "you know which."
     ),
-    example="The frame hook saw a function continued after line 12, and the trace has no graph-break record for it.",
+    example="The frame hook saw a function resume after line 12, but the trace has no graph-break record for it.",
     remedy=(
         "Look at the lines that the finding names in the raw records (trace_records.jsonl.gz in the Recording). If "
-        "the program replaces torch's log settings or resets Dynamo while it runs, let it not; otherwise report it "
-        "with the Recording attached."
+        "the program replaces torch's log settings or resets Dynamo at run time, stop it from doing so; otherwise "
+        "report it with the Recording attached."
     ),
     topic=m.Topic.SOURCES,
     seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
@@ -124,7 +124,7 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
     for row in (row for place, row in resumed.items() if place not in named):
         location = trace.source.at(row.file, row.first_line, row.function)
         function = user_function(row.function)
-        message = f"the {FRAMES} saw {function} go on behind this line, and the {TRACE} has no break there"
+        message = f"the {FRAMES} saw {function} resume after this line, but the {TRACE} has no graph break there"
         yield _disagreement(trace.run, "graph breaks", location, message, *trace.source.identity(location), message)
 
 
@@ -135,13 +135,16 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
     for one in event.replayed:
         said = ""
         if one.compile_id in recorded and one.kernels and not one.launches:
-            said = f"torch's log has a recording of it, and its {one.runs} runs in TRACE have no cudaGraphLaunch"
+            said = f"torch's log says that it was recorded, but its {one.runs} runs in TRACE have no cudaGraphLaunch"
         elif one.compile_id in skipped - recorded and one.launches:
-            said = f"torch's log has it skipped, and its {one.runs} runs in TRACE have {one.launches} cudaGraphLaunch"
+            said = (
+                f"torch's log says that it was skipped, but its {one.runs} runs in TRACE have {one.launches} "
+                "cudaGraphLaunch"
+            )
         if said:
             name = one.location.function if one.location else f"compilation {one.compile_id}"
             identity = name, one.compile_id.partition("/")[2], said.partition(",")[0]
-            message = f"of the CUDA graph of {name}, {said}"
+            message = f"CUDA graph of {name}: {said}"
             yield _disagreement(event.run, "CUDA graphs", one.location, message, *identity)
 
 
@@ -163,8 +166,8 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
         for frame in (frame for place, frame in certain[witness].items() if place not in seen[silent]):
             location = source.at(frame.file, frame.line, frame.function)
-            said = f"the {SAID[witness]} saw this line make a number of a CUDA tensor, and the {SAID[silent]} did not"
-            yield _disagreement(run.key, "reads", location, said, *source.identity(location), said)
+            said = f"the {SAID[witness]} saw this line read a CUDA tensor, but the {SAID[silent]} did not"
+            yield _disagreement(run.key, "reads", location, said, *source.identity(location), witness)
 
 
 def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
@@ -181,8 +184,8 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     waited = launches.waits(trace.columns, steps) / max(1, len(steps))
     seen = syncs.syncs_per_step(events, run.key)
     if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
-        calls = f"the trace has {waited:g} calls in which the host waits"
-        yield _disagreement(run.key, "waits", None, f"the hooks saw {seen:g} reads or waits a step, and {calls}")
+        calls = f"the trace has {waited:g} per step"
+        yield _disagreement(run.key, "waits", None, f"the hooks saw {seen:g} syncs per step, but {calls}")
 
 
 def _disagreement(run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str) -> Disagreement:

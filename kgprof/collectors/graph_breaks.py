@@ -29,15 +29,15 @@ GRAPH_BREAK = m.Rule(
     level=m.Level.WARNING,
     summary="A line that torch cannot trace splits a compiled function into several graphs.",
     why=(
-        "Before the line and after it stand separate graphs: nothing is fused across the gap, the line itself and the "
-        "hand-over run in Python, each graph is launched on its own, and a CUDA graph cannot span it. What follows "
-        "becomes a function of its own with its own guards, so one break can also cause recompiles."
+        "The code before and after the line becomes two separate graphs: nothing is fused across the gap, the line "
+        "itself runs in Python, each graph is launched on its own, and no CUDA graph can span it. The code after the "
+        "break is a function with its own guards, so one break can also cause recompiles."
     ),
     example="print(loss.shape) between two operations; x.max().item() used as a Python number; if mask.any(): ...",
     remedy=(
         "Move the line out of the compiled function, or express it in operators: torch.where or torch.cond for a "
-        "branch on data, a tensor for a number read with .item(), a return value for what is printed. With "
-        "fullgraph=True torch stops at the first such line instead of splitting."
+        "branch on data, a tensor instead of a number read with .item(), a return value instead of a print. With "
+        "fullgraph=True torch raises an error at the first such line instead of splitting."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -315,7 +315,7 @@ def _graph_break(
             if same[0].site is not None
         ),
         identity=identity_of(trace, first),
-        cost=between_graphs(run, broken) if run else m.Skipped(reason="the Recording holds no run of this name"),
+        cost=between_graphs(run, broken) if run else m.Skipped(reason="the Recording has no run of this name"),
     )
 
 
@@ -350,8 +350,8 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     place = event.library.words if event.library else event.location.function if event.location else ""
     what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
     where = f" in {place}" if place else ""
-    met = "" if len(event.functions) < 2 else f"; met while compiling {', '.join(event.functions)}"
-    met += f"; {plural(len(event.ways_in) + 1, 'line')} of the project lead there" if event.ways_in else ""
+    met = "" if len(event.functions) < 2 else f"; seen while compiling {', '.join(event.functions)}"
+    met += f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there" if event.ways_in else ""
     return m.Finding(
         rule=GRAPH_BREAK.id,
         level=m.Level.WARNING,

@@ -18,15 +18,16 @@ REPLACED_INPUT = m.Rule(
     level=m.Level.WARNING,
     summary="A CUDA graph that the program recorded reads a tensor that was freed or replaced since the capture.",
     why=(
-        "A replay reads the addresses of the capture. Where a variable is bound to a new tensor, the replay goes on "
-        "with the old one; where the old one was freed, it reads whatever lies there now. No error is raised, and the "
-        "results are those of another input. kgprof tells it by the variables that held the tensor in the capture, by "
-        "the life of its memory, and by its version, which says whether anything was written to it."
+        "A replay reads the addresses of the capture. If a variable was assigned a new tensor, the replay still uses "
+        "the old one; if that was freed, it reads whatever is in its memory now. No error is raised, and the results "
+        "belong to a different input. kgprof watches the variables that held the tensor during the capture, the "
+        "lifetime of its memory, and its version, which shows whether anything wrote to it."
     ),
     example="x = next(batches); graph.replay(): the graph still reads the x of the capture.",
     remedy=(
         "Keep the captured tensor, and copy each new value into it: static_x.copy_(x, non_blocking=True); "
-        "graph.replay(). capture_begin(check_input_liveness=True) of newer releases of torch raises at a freed one."
+        "graph.replay(). In newer releases of torch, capture_begin(check_input_liveness=True) raises an error for a "
+        "freed one."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.READS),),
@@ -40,12 +41,12 @@ KEPT_OUTPUT = m.Rule(
     level=m.Level.WARNING,
     summary="An output of a CUDA graph that the program recorded is kept, and the next replay overwrites it.",
     why=(
-        "Each replay writes its outputs to the same addresses. A list of the outputs of many replays holds one tensor "
-        "many times, with the values of the last replay. kgprof tells it by the references to an output, of which "
-        "there is one more after each of three replays in a row."
+        "Each replay writes its outputs to the same addresses. A list of the outputs of many replays holds one "
+        "tensor many times, with the values of the last replay. kgprof counts the references to an output: one more "
+        "after each of three replays in a row."
     ),
     example="for x in batches: static_x.copy_(x); graph.replay(); outputs.append(static_y) without a clone.",
-    remedy="Copy what is to outlive the next replay: outputs.append(static_y.clone()).",
+    remedy="Clone what you keep beyond the next replay: outputs.append(static_y.clone()).",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.READS),),
     can_cost=(),
@@ -56,16 +57,16 @@ CAPTURED_AGAIN = m.Rule(
     id="KGP308",
     name="graph-captured-again",
     level=m.Level.WARNING,
-    summary="A line captures a CUDA graph in one step after another, and no capture is replayed in a later step.",
+    summary="A line captures a CUDA graph in every step, and no capture is replayed in a later step.",
     why=(
         "A capture runs the whole function on the CPU, waits for the GPU, and makes a new graph with its own memory; "
         "only replays save launches. A graph that is captured for each step costs more than eager code. A graph for "
-        "each of several shapes, captured when the shape comes for the first time and replayed later, is no finding."
+        "each of several shapes, captured when the shape first occurs and replayed later, is not reported."
     ),
     example="for x in batches: with torch.cuda.graph(graph): y = model(x); then graph.replay().",
     remedy=(
-        "Capture once, before the loop, on a static input; in the loop static_x.copy_(x); graph.replay(). For several "
-        "shapes keep one graph for each in a dict."
+        "Capture once, before the loop, on a static input; in the loop static_x.copy_(x); graph.replay(). For "
+        "several shapes keep one graph per shape in a dict."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.READS),),
@@ -168,7 +169,7 @@ def _finding(events: list[WrongTensor]) -> m.Finding:
     which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
     now = f"; {tensor.name} now holds another tensor" if tensor.name else ""
     message = {
-        "kept": f"an output of shape {list(tensor.shape)} is kept across replays, and each of them overwrites it",
+        "kept": f"an output of shape {list(tensor.shape)} is kept across replays, but each replay overwrites it",
         "freed": f"the CUDA graph reads {which}, which was freed after the capture{now}",
         "rebound": f"the CUDA graph still reads the {which} of the capture, which was not updated{now}",
     }[tensor.what]

@@ -26,8 +26,8 @@ SLOW_DATA_LOADER = m.Rule(
     level=m.Level.WARNING,
     summary="The GPU is idle while the step waits for the next batch of its DataLoader.",
     why=(
-        "next() on the loader's iterator stands in the step, and the GPU has nothing to do meanwhile. Only the part of "
-        "that time in which the GPU was idle counts: a loader that is slow while the GPU still works costs nothing."
+        "The step calls next() on the loader's iterator, and the GPU has nothing to do meanwhile. Only the time in "
+        "which the GPU was idle counts: a loader that is slow while the GPU still works costs nothing."
     ),
     example="A DataLoader with num_workers=0 whose dataset decodes images.",
     remedy=(
@@ -46,7 +46,7 @@ PAGEABLE_COPY = m.Rule(
     level=m.Level.WARNING,
     summary="Tensors are copied to the GPU from memory that is not pinned, so the CPU waits for each copy.",
     why=(
-        "The driver can read pinned memory by itself. Pageable memory goes through a staging buffer, at about half the "
+        "The driver reads pinned memory directly. Pageable memory goes through a staging buffer at about half the "
         "rate, and .to(device) returns only when the copy is done, even with non_blocking=True."
     ),
     example="for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches.",
@@ -136,7 +136,10 @@ def _finding(event: InputWait) -> m.Finding:
     else:
         level, fix = PAGEABLE_COPY.level, 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
         message = f"copies to the GPU from pageable memory: {share}, {plural(event.count, 'copy', 'copies')} in {steps}"
-        what, how = "copying, and GPU idle meanwhile", "the copies' time and GPU idle time inside the calls that copy"
+        what, how = (
+            "copy time, and GPU idle time meanwhile",
+            "the copies' time and GPU idle time inside the calls that copy",
+        )
     return m.Finding(
         rule=event.rule,
         level=level,

@@ -28,10 +28,10 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
     level=m.Level.WARNING,
     summary="Float32 matmuls run on CUDA cores, although the GPU has tensor cores for TF32.",
     why=(
-        "torch multiplies float32 matrices exactly unless it is told otherwise. From compute capability 8.0 on, TF32 "
-        "keeps float32's range, rounds the inputs to 10 bits of mantissa and is several times as fast (8 times on "
-        "an H100). The rule looks at the kernels' names (simt_sgemm, ffma). A Triton template's name does not say "
-        "which of the two it uses, so max-autotune's own matmuls are not counted."
+        "torch multiplies float32 matrices in full precision unless told otherwise. From compute capability 8.0 on, "
+        "TF32 keeps float32's range, rounds the inputs to 10 bits of mantissa and is several times as fast (8× on an "
+        "H100). The rule goes by kernel names (simt_sgemm, ffma). A Triton template's name does not say which it "
+        "uses, so max-autotune's own matmuls are not counted."
     ),
     example="A transformer trained in float32 without torch.set_float32_matmul_precision.",
     remedy=(
@@ -50,15 +50,15 @@ MATH_ATTENTION = m.Rule(
     level=m.Level.WARNING,
     summary="scaled_dot_product_attention runs as separate matmuls and a softmax, not as one fused kernel.",
     why=(
-        "The math backend writes the whole matrix of scores to memory, and multiplies in float32 even where the inputs "
-        "are float16. torch takes it when no fused backend accepts the call: an explicit mask with a gradient, a head "
-        "dimension or dtype that none supports, or a sdpa_kernel context that allows nothing else. Attention written "
+        "The math backend writes the whole score matrix to memory and multiplies in float32 even if the inputs are "
+        "float16. torch uses it when no fused backend accepts the call: an explicit mask with a gradient, an "
+        "unsupported head dimension or dtype, or an sdpa_kernel context that allows nothing else. Attention written "
         "out by hand is not recognised."
     ),
     example="F.scaled_dot_product_attention under sdpa_kernel(SDPBackend.MATH).",
     remedy=(
         "Ask torch why: torch.backends.cuda.can_use_flash_attention(params, debug=True). Use float16 or bfloat16, "
-        "is_causal=True in place of a mask, and a head dimension that is a multiple of 8."
+        "is_causal=True instead of a mask, and a head dimension that is a multiple of 8."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
@@ -72,8 +72,8 @@ NO_AUTOCAST = m.Rule(
     level=m.Level.NOTE,
     summary="All matmuls run in float32 or TF32; the GPU multiplies bfloat16 at a higher rate.",
     why=(
-        "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. Whether a model can stand "
-        "it is for its owner to say, so this is a note."
+        "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. Whether the model "
+        "tolerates it is your decision, so this is a note."
     ),
     example="A training loop with TF32 on and without torch.autocast.",
     remedy="Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16); check the results.",
@@ -148,7 +148,7 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
 _TEXTS = {
     FLOAT32_ON_CUDA_CORES.id: "float32 matmuls run without tensor cores",
     MATH_ATTENTION.id: "scaled_dot_product_attention runs in the math backend",
-    NO_AUTOCAST.id: "matmuls run in TF32, and none in bfloat16 or float16",
+    NO_AUTOCAST.id: "matmuls run in TF32, not in bfloat16 or float16",
 }
 _FIXES = {
     FLOAT32_ON_CUDA_CORES.id: 'torch.set_float32_matmul_precision("high")',
@@ -186,13 +186,13 @@ def _finding(event: SlowProducts) -> m.Finding:
 
 def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
-        return m.Skipped(reason="the attention's part of the backward pass is not told apart")
+        return m.Skipped(reason="the backward pass of attention cannot be told apart from the rest")
     if event.rate is None:
         return m.Saving(
             us_per_step=event.device_us, how="all of these kernels' GPU time", measured_in=event.measured_in
         )
     return m.Saving(
         us_per_step=event.device_us * max(0.0, 1 - 1 / event.rate),
-        how=f"these kernels' GPU time at {event.rate:.1f} times the rate, as measured on this card's matmuls",
+        how=f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on this card's matmuls",
         measured_in=event.measured_in,
     )

@@ -19,17 +19,17 @@ INPUT_MUTATED = m.Rule(
     id="KGP404",
     name="input-mutated",
     level=m.Level.WARNING,
-    summary="A compiled function writes into a tensor that was given to it or that it captured.",
+    summary="A compiled function writes to one of its arguments or to a captured tensor.",
     why=(
-        "A CUDA graph that writes to an input at no fixed address would write into its own copy of it, so torch makes "
-        "none of such a function and launches every kernel from the host: the results stay right, the graph is lost. "
-        "Without CUDA graphs the write costs a copy at the end of the graph. A parameter, a buffer of a module or a "
-        "tensor that is marked static has a fixed address: there it is harmless, and told as a note."
+        "A CUDA graph would write to its own copy of an input without a fixed address, so torch does not capture "
+        "such a function and launches every kernel from the CPU: the results stay right, but the graph is lost. "
+        "Without CUDA graphs the write costs a copy at the end of the graph. A parameter, a module's buffer or a "
+        "tensor marked static has a fixed address; writing to it is harmless and reported as a note."
     ),
-    example="def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x where cache is a captured tensor.",
+    example="def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with cache a captured tensor.",
     remedy=(
-        "Return the new value and copy it outside of the compiled function, or make the tensor a registered buffer of "
-        "the module. torch._dynamo.mark_static_address(tensor) does the same for one that is no module's."
+        "Return the new value and copy it outside the compiled function, or register the tensor as a buffer of the "
+        "module. For a tensor outside a module use torch._dynamo.mark_static_address(tensor)."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -109,7 +109,9 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
     findings = []
     for event in events:
         names, several = ", ".join(event.names), len(event.names) > 1
-        captured = "captured tensors at no fixed addresses" if several else "a captured tensor at no fixed address"
+        captured = (
+            "captured tensors without fixed addresses" if several else "a captured tensor without a fixed address"
+        )
         fixed = "which are at fixed addresses" if several else "which is at a fixed address"
         by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
         what = {
@@ -118,7 +120,7 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
             FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
         }[event.kind]
         if event.kind != FIXED and event.cuda_graphs:
-            what += "; torch makes no CUDA graph of it"
+            what += "; torch does not capture it as a CUDA graph"
         finding = m.Finding(
             rule=INPUT_MUTATED.id,
             level=m.Level.NOTE if event.kind == FIXED else m.Level.WARNING,

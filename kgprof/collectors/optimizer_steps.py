@@ -22,11 +22,11 @@ UNFUSED_OPTIMIZER = m.Rule(
     id="KGP609",
     name="optimizer-not-fused",
     level=m.Level.WARNING,
-    summary="The optimizer updates the parameters by many kernels, each of which reads and writes all of them.",
+    summary="The optimizer updates the parameters with many kernels, each of which reads and writes all of them.",
     why=(
-        "By default torch.optim applies each operation of the update to all parameters at once (foreach), and to one "
-        "parameter after the other on a CPU or with foreach=False. Each operation is a pass over the GPU's memory and "
-        "at least one launch. fused=True does the whole update in one pass."
+        "By default torch.optim applies each operation of the update to all parameters at once (foreach), or to one "
+        "parameter after another on a CPU or with foreach=False. Each operation passes over the GPU's memory and "
+        "takes at least one launch. fused=True does the whole update in one pass."
     ),
     example="torch.optim.AdamW(model.parameters()) without fused=True.",
     remedy=(

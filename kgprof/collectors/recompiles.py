@@ -30,16 +30,16 @@ IN_STEADY_STATE = m.Rule(
     level=m.Level.WARNING,
     summary="A function was compiled again after the warm-up calls, because a guard on its inputs failed.",
     why=(
-        "The call that brings the new value waits for a whole compilation, which takes seconds where the step takes "
-        "milliseconds, and the next call with the old value finds another cache entry to look through. A recompile "
-        "that happens once and not again (the first smaller batch, the first evaluation under no_grad) is a note and "
-        "fails no budget, and so is what happens in the first calls and then stops (a size that becomes dynamic)."
+        "The call with the new value waits for a whole compilation, which takes seconds while a step takes "
+        "milliseconds, and later calls have one more cache entry to check. A recompile that happens only once (the "
+        "first smaller batch, the first evaluation under no_grad) is a note and counts against no budget; so are "
+        "recompiles in the first calls that then stop (a size that becomes dynamic)."
     ),
     example="A temperature that is an attribute of the module falls with every epoch: self.temperature *= 0.9.",
     remedy=(
-        "Give the compiled function the same kind of input in every call, or let torch know beforehand: "
+        "Give the compiled function the same kind of input in every call, or tell torch in advance: "
         "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
-        "and a warm-up call with each value of a flag."
+        "a warm-up call with each value of a flag."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -51,16 +51,16 @@ LIMIT_REACHED = m.Rule(
     id="KGP104",
     name="recompile-limit-reached",
     level=m.Level.WARNING,
-    summary="A function reached torch's recompile limit: new inputs run in eager from then on, silently.",
+    summary="A function reached torch's recompile limit; from then on new inputs silently run eagerly.",
     why=(
-        "After the limit (8 for one function by default) torch compiles the function no more. Inputs that fit none of "
-        "the compiled entries run in eager, with everything that the function calls, and no later message says so: "
-        "the program is as slow as before torch.compile and has paid for eight compilations."
+        "At the limit (8 per function by default) torch stops compiling the function. Inputs that fit none of the "
+        "compiled entries run eagerly, with everything that the function calls, and no later message says so: the "
+        "program is as slow as without torch.compile and has paid for eight compilations."
     ),
     example="dynamic=False with bucketed sequence lengths: more buckets than torch._dynamo.config.recompile_limit.",
     remedy=(
         "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of different values, "
-        "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps where the "
+        "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps if the "
         "number of values is known."
     ),
     topic=m.Topic.COMPILATION,
@@ -75,14 +75,14 @@ UNBOUNDED = m.Rule(
     level=m.Level.WARNING,
     summary="Every call brings a value that the function was not compiled for.",
     why=(
-        "A guard stands on something that is new in each call, a counter or a step number, a list that grows, text "
-        "made anew, a size under dynamic=False. So every call compiles until the limit is reached and none of the "
-        "compiled code is used twice; after that every call runs in eager."
+        "A guard checks something that is new in each call: a counter or step number, a list that grows, a new "
+        "string, a size under dynamic=False. Every call compiles until the limit is reached, no compiled code is "
+        "used twice, and after that every call runs eagerly."
     ),
     example="def forward(self, x): self.calls += 1 -- an int attribute of a module is a constant to torch.",
     remedy=(
-        "Keep what changes in every call out of the compiled function's guards: hold counters in a tensor or in the "
-        "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and text once outside."
+        "Keep what changes in every call out of the guards: hold counters in a tensor or in the caller, pass numbers "
+        "as 0-d tensors, mark sizes dynamic, create functions and strings once outside."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.CALLS,),),
@@ -92,7 +92,7 @@ UNBOUNDED = m.Rule(
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 CONVERGED = "converged"
-UNKNOWN_CALLS = " (calls were not told apart, so whether it converged is not known)"
+UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
 class Recompile(m.Model, frozen=True, kw_only=True):
@@ -331,7 +331,7 @@ def _without_a_reason(compiled: Compiled) -> Guard:
     if _is_recompile(compiled):
         return Guard(kind=OTHER, entry="", text="torch gave no reason")
     name = compiled.frame.function if compiled.frame else ""
-    text = "to torch it is a function that it never met: it was made anew, or torch._dynamo.reset() was called"
+    text = "torch takes it for a new function: it was created again, or torch._dynamo.reset() was called"
     return Guard(kind="identity", entry="", source=name, text=text)
 
 
@@ -399,7 +399,7 @@ def _eager_calls(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
     """Whether each call (or each run) of one function, until the last one or the limit, had to compile it."""
     anew = _made_anew(compiled)
-    by_code = grouped((c for c in compiled if not c.failed), lambda c: "made anew" if id(c) in anew else c.frame_id)
+    by_code = grouped((c for c in compiled if not c.failed), lambda c: "created again" if id(c) in anew else c.frame_id)
     return any(_is_always_new(trace, entries, limit) for entries in by_code)
 
 
@@ -444,7 +444,7 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         with_it = [recompile for recompile in event.before if _subject(recompile.guard) in subjects]
         apart = [recompile for recompile in event.before if recompile not in with_it]
         if once:
-            note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", and not again", "once" if again else "")
+            note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
         if apart:
             yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
@@ -458,7 +458,9 @@ def _finding(
     eager = ""
     if event.limit_call is not None:
         silent = (
-            "" if isinstance(event.eager_calls, m.Skipped) else f", {event.eager_calls} of the calls since in eager"
+            ""
+            if isinstance(event.eager_calls, m.Skipped)
+            else (f"; {event.eager_calls} of the calls since then ran eagerly")
         )
         where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
@@ -511,7 +513,7 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     if not known or len(known) < len(seconds):
         lacking = plural(len(seconds) - len(known), "compilation")
         return m.Skipped(reason=f"torch gave no duration for {lacking}" if seconds else "it was not compiled again")
-    what = "compiling again took, in all"
+    what = "compile time in all"
     return m.FindingCost(value=sum(known), unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=len(known))
 
 

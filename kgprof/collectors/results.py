@@ -13,9 +13,9 @@ RESULT_DIFFERS = m.Rule(
     level=m.Level.ERROR,
     summary="A run's results differ from the baseline's or from the reference's.",
     why=(
-        "A strategy or a compile mode may change how the answer is computed, never the answer. As long as it differs, "
-        "its times belong to another computation and no speed-up can be claimed. Differences that come from logits "
-        "closer than the stated threshold are counted as near-ties and are not reported here."
+        "A strategy or compile mode may change how the answer is computed, never the answer. As long as results "
+        "differ, the times belong to a different computation and no speed-up can be claimed. Differences caused by "
+        "logits closer than the stated threshold count as near-ties and are not reported here."
     ),
     example=(
         "An in-place update of a buffer that the compiled graph still reads; a batch whose padding is not masked; "
@@ -35,10 +35,10 @@ WORK_UNFINISHED = m.Rule(
     id="KGP502",
     name="work-unfinished",
     level=m.Level.ERROR,
-    summary="An evaluation ended while some of its work had no result.",
+    summary="An evaluation ended before all of its work was finished.",
     why=(
-        "A run that leaves work undone looks faster by what it left, and its metrics are about other work than the "
-        "baseline's. The time per unit of work is therefore not shown for it."
+        "A run that skips work looks faster than it is, and its metrics cover different work from the baseline's. "
+        "Its time per unit of work is therefore not shown."
     ),
     example="--max-steps 100 on an evaluation that needs 160 steps: the last batches never get a result.",
     remedy="Raise or drop the step limit, or evaluate less, so that all of the work is finished.",

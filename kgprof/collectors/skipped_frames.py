@@ -30,18 +30,18 @@ SKIPPED_FRAME = m.Rule(
     id="KGP102",
     name="frame-fell-back-to-eager",
     level=m.Level.WARNING,
-    summary="torch gave a function up, so that all of it, or all that follows a line, runs in eager.",
+    summary="torch.compile skipped a function: all of it, or everything after one line, runs eagerly.",
     why=(
-        "A break inside a loop, a try block, a generator or a context manager of one's own cannot be resumed, so the "
-        "whole frame is skipped: no graph of it is left, nothing in it is fused, and torch counts no graph break "
-        "for it. It is the costliest kind of break and the quietest. Functions that it calls are still compiled one "
-        "by one."
+        "torch cannot resume after a break inside a loop, a try block, a generator or a custom context manager, so "
+        "it skips the whole frame: there is no graph of it, nothing in it is fused, and torch counts no graph break. "
+        "It is the most expensive kind of break and the quietest. Functions that it calls are still compiled one by "
+        "one."
     ),
-    example="for batch in batches: ...; print(step) -- the print is one line, and the loop's whole function is lost.",
+    example="for batch in batches: ...; print(step) -- the print is one line, but the whole function runs eagerly.",
     remedy=(
-        "Repair the line that caused it (the finding points there), or move it, the loop or the with block out of the "
+        "Fix the line that caused it (the finding points to it), or move it, the loop or the with block out of the "
         "compiled function. Compile the function that calls a generator, not the generator. Leave no "
-        "TorchDispatchMode active around a compiled call: torch then skips the function for good."
+        "TorchDispatchMode active around a compiled call: torch then skips the function permanently."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -146,7 +146,7 @@ def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     name = event.frame.function if event.frame else "a frame"
-    what = "runs in eager" if event.scope == "frame" else "runs in eager from here on"
+    what = "runs eagerly" if event.scope == "frame" else "runs eagerly from here on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
     cause = event.refusal.cause
     return m.Finding(

@@ -24,11 +24,11 @@ SMALL_GRAPHS = m.Rule(
     level=m.Level.WARNING,
     summary="Each step replays many CUDA graphs with little work in each, and the GPU idles between them.",
     why=(
-        "A CUDA graph saves the launches inside it, and its own launch remains. Graph breaks, partitions and functions "
-        f"compiled one by one split a step into many graphs. The rule: at least {MANY} a step, less than "
-        f"{SMALL_US:g} us of GPU work in each, and the GPU idle for at least {100 * IDLE_SHARE:.0f} % of the step."
+        "A CUDA graph saves the launches inside it, but its own launch remains. Graph breaks, partitions and "
+        f"functions compiled one by one split a step into many graphs. The rule: at least {MANY} per step, less than "
+        f"{SMALL_US:g} µs of GPU work in each, and the GPU idle for at least {100 * IDLE_SHARE:.0f} % of the step."
     ),
-    example="mode='reduce-overhead' on each of forty layers, in place of on the model.",
+    example="mode='reduce-overhead' on each of forty layers instead of on the model.",
     remedy="Compile the function around them, and remove the graph breaks and partitions between them.",
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE),),

@@ -22,16 +22,16 @@ HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
     name="host-device-sync",
     level=m.Level.WARNING,
-    summary="The host reads a value from the device, and waits for all work that leads to it.",
+    summary="A line makes the CPU wait for the GPU, usually to read a value.",
     why=(
-        "Work is launched ahead of the device; a read stops that until the device has caught up, and the device then "
-        "idles until the next launch arrives. One read a step is enough to serialise a loop whose steps are short. "
-        "On a CPU nothing waits: there the finding says what the same line would do on CUDA."
+        "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
+        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. On a "
+        "CPU nothing waits; the finding then says what the same line would do on a GPU."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
-        "Keep the value on the device (torch.where in place of an if, accumulate and read once at the end), read it "
-        "every so many steps, or copy it with non_blocking=True into pinned memory and look at it a step later."
+        "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the end), read it only "
+        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -43,15 +43,15 @@ SYNC_IN_GRAPH = m.Rule(
     id="KGP202",
     name="sync-inside-compiled-region",
     level=m.Level.WARNING,
-    summary="Compiled code reads a value from the device while it runs.",
+    summary="Compiled code waits for a value from the GPU while it runs.",
     why=(
-        "The generated code itself stops for the value: a branch of torch.cond is chosen by it, a shape is made of it. "
-        "The launches behind it cannot be queued, and a function with such a read cannot become one CUDA graph."
+        "The generated code itself stops for the value: it selects a branch of torch.cond or determines a shape. "
+        "Later launches cannot be queued, and a function with such a sync cannot become one CUDA graph."
     ),
-    example="torch.cond(fresh.any(), ...): one read of the predicate in every step.",
+    example="torch.cond(fresh.any(), ...): one sync per step to read the predicate.",
     remedy=(
-        "Do the work in every step and select with torch.where, if that costs less than the wait (the report's "
-        "trade-off says so where both were measured), or move the read out of the compiled function."
+        "Always do the work and select with torch.where, if that costs less than the sync (the report's trade-offs "
+        "show it if both were measured), or move the read out of the compiled function."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -63,13 +63,14 @@ WOULD_SYNC = m.Rule(
     id="KGP203",
     name="would-sync-on-cuda",
     level=m.Level.NOTE,
-    summary="This line costs nothing on a CPU and would wait for the device on CUDA.",
+    summary="This line costs nothing on a CPU but would sync on a GPU.",
     why=(
-        "A tensor that lies on the CPU already gives .cpu(), .numpy(), .tolist() and .to('cpu') nothing to do. On CUDA "
-        "each of them copies, and the host waits for the copy. What would lie on the CPU there as well is not counted."
+        "For a tensor already on the CPU, .cpu(), .numpy(), .tolist() and .to('cpu') have nothing to do. On CUDA "
+        "each of them copies, and the CPU waits for the copy. Tensors that would be on the CPU there too are not "
+        "counted."
     ),
-    example="history.append(loss.cpu().numpy()) in a loop that was written on a laptop.",
-    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the device, or bring it over once, after the loop.",
+    example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
+    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the GPU, or copy it once, after the loop.",
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -107,22 +108,22 @@ OF_OPERATORS = {
 }
 INSIDE = "inside-operator"
 SAID = {
-    "item": "a tensor becomes a number",
-    "truth-value": "the truth of a tensor decides",
-    "cond-predicate": "the predicate decides what runs next",
-    "nonzero": "the number of elements is read",
-    "mask-index": "a boolean mask makes a shape",
-    "unique": "the number of different values is read",
-    "inside-operator": "the operator reads it for its own purposes",
-    "cpu": ".cpu() copies to the host",
-    "numpy": ".numpy() needs it on the host",
-    "tolist": ".tolist() copies to the host",
-    "to": ".to() copies and waits",
-    "blocking-copy": "copy_() waits for the copy",
-    "tensor-from-data": "a tensor is made of the host's data and copied",
-    "device-synchronize": "the host waits for the whole device",
-    "event-synchronize": "the host waits for an event",
-    "stream-synchronize": "the host waits for a stream",
+    "item": "converting a tensor to a number",
+    "truth-value": "bool(tensor)",
+    "cond-predicate": "reading torch.cond's predicate",
+    "nonzero": "nonzero()",
+    "mask-index": "indexing with a boolean mask",
+    "unique": "unique()",
+    "inside-operator": "a value read inside an operator",
+    "cpu": ".cpu()",
+    "numpy": ".numpy()",
+    "tolist": ".tolist()",
+    "to": ".to()",
+    "blocking-copy": "copy_()",
+    "tensor-from-data": "making a tensor from CPU data",
+    "device-synchronize": "waiting for the whole GPU",
+    "event-synchronize": "waiting for an event",
+    "stream-synchronize": "waiting for a stream",
 }
 
 
@@ -274,13 +275,13 @@ def _reads(records: Sequence[m.SyncRecord], steady: range) -> list[int]:
 def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
-        return m.Skipped(reason="on a CPU the host waits for nobody")
+        return m.Skipped(reason="not applicable on a CPU")
     by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
         for index, call in enumerate(steady):
             by_source[record.source][index] += record.waited_us.get(call, 0.0)
     longest = max(by_source.values(), key=sum, default=[])
-    return tuple(longest) if any(longest) else m.Skipped(reason="the hooks that time a wait did not see this one")
+    return tuple(longest) if any(longest) else m.Skipped(reason="no hook timed this wait")
 
 
 # ---------------------------------------------------------------- in warm-up alone
@@ -395,23 +396,23 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
-    where = {COMPILED: "inside compiled code", BREAK: "at a graph break", EAGER: "in eager code"}[event.where]
-    what, often = SAID.get(event.cause, "a value is read"), _often(event)
+    where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
+    what, often = SAID.get(event.cause, "reading a value"), _often(event)
     if event.library:
         what += f" in {event.library.words}"
-    message = f"{'' if event.on_cuda else 'on CUDA '}the host waits for the device {where}: {what}, {often}"
-    if event.rule == WOULD_SYNC.id:
-        message = f"on CUDA the host would wait here, {where}: {what}, {often}"
+    message = f"{what} forces a GPU sync{where}, {often}"
+    if event.rule == WOULD_SYNC.id or not event.on_cuda:
+        message = f"on a GPU {what} would force a sync{where}, {often}"
     cost: m.FindingCost | m.Skipped
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
     elif not event.steps:
-        cost = m.Skipped(reason="the program has no steps to count by")
+        cost = m.Skipped(reason="the program has no steps to count")
     else:
         cost = m.FindingCost(
             value=waited_a_step(event.waited_us),
             unit="us/step",
-            what="the host waited, under the probes",
+            what="CPU wait at this line under instrumentation; part is GPU work still running",
             measured_in=(m.PassName.MEMORY,),
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
@@ -437,12 +438,12 @@ def _finding(event: Sync) -> m.Finding:
 
 
 def _often(event: Sync) -> str:
-    """In whole events: "once a step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
+    """In whole events: "once per step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
     if not event.steps:
         return f"{event.events} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest:
-        return "once a step" if each == 1 else f"{each} times a step"
+        return "once per step" if each == 1 else f"{each} times per step"
     steps = f"{event.calls} of {event.steps}" if event.calls < event.steps else f"{event.steps}"
     return f"in {steps} steps" if event.events == event.calls else f"{event.events} times in {steps} steps"
 

@@ -20,13 +20,13 @@ from kgprof.wording import relative
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
 FAIL_ON = "warning"  # what is new is held to more than what was there: a new graph break is a warning
 # Another torch or Python dispatches an operator in another time: what is asked for then is the difference as measured.
-OTHER_LOOPS = m.Skipped(reason="the environments differ, and the loops that time the machine with them")
+OTHER_LOOPS = m.Skipped(reason="the environments differ, so the loops that check the machine's speed do too")
 METHOD = (
-    "times: 95 % interval for the ratio of the geometric means of the rounds' medians (each round a fresh process); "
-    "where both sides timed a loop of the host beside their samples, by analysis of covariance with that loop, so that "
-    "the ratio is what is left without the machine's own part, whether or not the loop was timed with an error; else "
-    "Welch's, which holds nothing of what changed on the machine between the two recordings; wider where a loop "
-    "changed of which the rounds do not tell how the time follows it"
+    "times: 95 % interval for the ratio of the geometric means of the rounds' medians (each round is a fresh "
+    "process). If both sides timed a CPU check loop between their samples, analysis of covariance with that loop "
+    "removes machine drift, allowing for errors in timing the loop. Otherwise Welch's interval, which does not "
+    "account for drift between the two recordings. Wider if a check loop changed and the rounds do not show how the "
+    "time follows it"
 )
 _STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
 
@@ -41,7 +41,7 @@ _FACTS = (
     ("Python", "python"),
     ("CPU", "cpu_name"),
     ("CPU cores", "cpu_count"),
-    ("threads of torch's", "torch_threads"),
+    ("torch threads", "torch_threads"),
     ("C++ compiler", "compiler"),
     ("kgprof", "kgprof"),
 )
@@ -103,7 +103,7 @@ def _refuse(base: m.Profile, head: m.Profile, sources: tuple[str, str]) -> None:
     for side, source in ((base, sources[0]), (head, sources[1])):
         if side.comparison is not None:
             hint = "give the two Recordings or reports that it was made from"
-            raise UsageError(f"{source} is a comparison, and no side of one", hint=hint)
+            raise UsageError(f"{source} is itself a comparison and cannot be one of its sides", hint=hint)
         # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name.
         named = relative(side.workload, side.environment.source_root)
         workloads.append(named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./"))
@@ -161,7 +161,7 @@ def _runs(
         if not isinstance(machine, m.Skipped):
             note = drift_words(machine)
         elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
-            note = f"whether the machine itself was slower in head's rounds is not known: {machine.reason}"
+            note = f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
         yield msgspec.structs.replace(
             causes,
             phases=_phases(before, after),

@@ -20,7 +20,7 @@ from kgprof.compare.parts import Part, Slower
 from kgprof.wording import short
 
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
-CLOCKLESS = m.Skipped(reason="how much of the time is its doing is not known")
+CLOCKLESS = m.Skipped(reason="its share of the slowdown is unknown")
 OTHERS = m.Skipped(reason="counted with another cause")
 
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
@@ -52,7 +52,7 @@ class _Run:
         lost, calls = self.worse(metrics.GRAPH_LAUNCHES), named(self.compared, metrics.LAUNCH_CALLS)
         if lost is None or calls is None or isinstance(calls.ratio, m.Skipped) or calls.ratio < 1:
             return ""
-        return f"{_from_to(lost)} launches of CUDA graphs a step"
+        return f"{_from_to(lost)} CUDA-graph launches per step"
 
     def cause(self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any) -> m.Cause:
         return m.Cause(cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more)
@@ -114,12 +114,12 @@ def explained(
 def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Iterator[str]:
     if worse is not None:
         if worse.metric.verdict is not m.MetricVerdict.WORSE:
-            yield "the interval does not settle it; it is explained because the samples lie apart"
+            yield "the interval does not settle it; it is explained because the samples do not overlap"
         if isinstance(worse.scale, m.Skipped):
             yield f"the traces explain nothing here: {worse.scale.reason}"
         else:
-            taken = f"a microsecond of the traces is taken for {short(worse.scale)} of TIMING's"
-            shown = f"the traced step differs by {short(window.delta_us, sign='+')} us; " if window else ""
+            taken = f"scaled by {short(worse.scale)} to match the unprofiled times"
+            shown = f"under the profiler the step changed by {short(window.delta_us, sign='+')} µs; " if window else ""
             yield f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
     both = (sides.base.kernels, sides.head.kernels)
     traced = [side.measured_in.upper() for side in both if isinstance(side, m.KernelBreakdown)]
@@ -210,7 +210,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     small = [part for part in left if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))]
     us = sum(part.us for part in small)
     if slower.is_a_share(us) and slower.metric.verdict is m.MetricVerdict.WORSE:
-        text = f"{len(small):,} further kernels, each of them below {100 * parts.LEAST_SHARE:.0f} % of it"
+        text = f"{len(small):,} other kernels, each under {100 * parts.LEAST_SHARE:.0f} % of the change"
         yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
 
 
@@ -304,7 +304,7 @@ def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
     different = m.AgreementVerdict.DIFFERENT
     if isinstance(was, m.RunAgreement) and isinstance(now, m.RunAgreement) and was.verdict != different == now.verdict:
         differing, compared = now.differing + now.reference_differing, now.compared + now.reference_compared
-        yield f"{differing:,} of {compared:,} results differ from the reference's, and in base they did not"
+        yield f"{differing:,} of {compared:,} results differ from the reference; in base they did not"
     if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
         return
     if before.units != after.units:
@@ -335,7 +335,7 @@ def _facts(run: _Run) -> list[Ranked]:
     worse, told = run.slower, []
     steps = run.worse(metrics.STEPS)
     if steps and not (worse and worse.more_steps_us):
-        told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps an evaluation"), 7.0))
+        told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps per evaluation"), 7.0))
     if peak := run.worse(metrics.ALLOCATED, metrics.RESERVED, metrics.RESIDENT):
         sizes = [f"{side / 2**20:,.1f} MiB" for side in (peak.base, peak.head) if not isinstance(side, m.Skipped)]
         told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0))
@@ -368,7 +368,7 @@ def _counted(run: _Run) -> Iterator[Ranked]:
     only_copies = sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
     if kernels and not only_copies:
         launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
-        subject = f"{_from_to(kernels)} kernels a step"
+        subject = f"{_from_to(kernels)} kernels per step"
         text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
         more_launches = sum(part.more for part in launched)
         yield Ranked(FACT, run.cause(m.CauseKind.LAUNCHES, text, subject=subject), share(more_launches))

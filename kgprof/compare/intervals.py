@@ -39,7 +39,7 @@ LEAST_DRIFT = 0.005  # below it a drift is nothing to a budget, however sure
 # and an unchanged evaluation 51 to 153 times, because OpenMP's threads wait for each other.
 UNSTEADY = 1.5
 HOST, DEVICE = "host", "device"
-ONE_ROUND = m.Skipped(reason="with fewer than two rounds a side there is no interval")
+ONE_ROUND = m.Skipped(reason="an interval needs at least two rounds per side")
 
 # Student's t, two-sided 95 %, by degrees of freedom: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
 # Between entries the one before is taken, which makes the interval wider and never narrower.
@@ -270,7 +270,7 @@ def drift_words(drift: Sequence[m.MachineDrift]) -> str:
         f"{100 * abs(loop.ratio - 1):.1f} % {'slower' if loop.ratio > 1 else 'faster'} in head's rounds "
         f"({loop.loop} loop, 95 % {100 * (loop.low - 1):+.1f} % to {100 * (loop.high - 1):+.1f} %)"
         if loop.beyond_chance
-        else f"not steady ({loop.loop} loop, 95 % {loop.low:.2g} to {loop.high:.2g} times as long in head's rounds)"
+        else f"not steady ({loop.loop} loop, 95 % {loop.low:.2g} to {loop.high:.2g} × as long in head's rounds)"
         for loop in notable(drift)
     ]
-    return f"the machine itself was {' and '.join(each)}" if each else ""
+    return f"the machine was {' and '.join(each)}" if each else ""

@@ -19,8 +19,8 @@ from kgprof.compare import intervals
 from kgprof.wording import short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
-KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels a step", "launches a step", "CUDA-graph launches a step"
-READS, STEPS = "reads a step", "steps an evaluation"
+KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels per step", "launches per step", "CUDA-graph launches per step"
+READS, STEPS = "syncs per step", "steps per evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
@@ -50,9 +50,9 @@ class Sides:
         if self.settings:
             return self.other_settings
         if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation) and before.steps != after.steps:
-            return f"{before.steps:,} -> {after.steps:,} steps an evaluation"
+            return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
         was, now = self.base.unit.per_step, self.head.unit.per_step
-        return f"{was:,} -> {now:,} {self.head.unit.plural} a step" if was and now and was != now else ""
+        return f"{was:,} -> {now:,} {self.head.unit.plural} per step" if was and now and was != now else ""
 
     @property
     def other_evaluation(self) -> str:
@@ -193,7 +193,7 @@ def _judged(
     if within is None:
         few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
         which = "both sides were" if len(few) == 2 else f"{few[0]} was"
-        note = f"{which} timed in one process: without `kgprof profile --rounds 5` on both sides there is no interval"
+        note = f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
         return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=note)
     verdict, notes = within.verdict(budget), _of_the_machine(metric, unseen)
     if verdict is m.MetricVerdict.SAME and within.low > 1:
@@ -202,12 +202,12 @@ def _judged(
         return replace(metric, verdict=verdict, note="; ".join(notes))
     settle = None
     if intervals.notable(unseen):
-        need = "both sides recorded again, beside one another in time, may settle it"
+        need = "recording both sides again, close together in time, may settle it"
     else:
         settle = intervals.adjusted_to_settle(*paired, budget) if alone else intervals.rounds_to_settle(*rounds, budget)
-        need = f"about {settle} rounds a side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
+        need = f"about {settle} rounds per side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
         need += " settle it"
-    note = "; ".join((*notes, f"the interval straddles the budget; {need}"))
+    note = "; ".join((*notes, f"the interval includes the limit; {need}"))
     return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
 
 
@@ -217,10 +217,10 @@ def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) 
     if not isinstance(metric.machine, m.Skipped) and not isinstance(metric.ratio, m.Skipped):
         share, measured = 100 * (metric.machine - 1), 100 * (metric.ratio * metric.machine - 1)
         if abs(share) >= 100 * intervals.LEAST_DRIFT:
-            notes.append(f"{measured:+.1f} % as measured, {share:+.1f} % of it the machine's own")
+            notes.append(f"{measured:+.1f} % measured, of which {share:+.1f} points are machine drift")
     if changed := intervals.notable(unseen):
         loops = " and ".join(drift.loop for drift in changed)
-        notes.append(f"the interval allows for a {loops} that changed by itself")
+        notes.append(f"the interval allows for drift of the {loops} loop")
     return notes
 
 
@@ -279,7 +279,7 @@ class Count:
 # arenas in it. How long g++ and Triton compile depends on whatever else runs on the machine.
 _TRACED, _COMPILER, _MIB = 1.0, 50.0, 2**20
 _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.TIMING
-_NO_FINDINGS = m.Skipped(reason="not every side was compiled under COMPILE")
+_NO_FINDINGS = m.Skipped(reason="COMPILE did not run on both sides")
 
 
 def _compilations(run: m.RunReport) -> _Value:
@@ -295,7 +295,7 @@ COUNTS = (
     _findings(FRAMES, "sites", skipped_frames.SKIPPED_FRAME),
     _findings(RECOMPILES, "events", *recompiles.RULES),
     Count(STEPS, "steps", lambda run: _known(run.evaluation, lambda whole: float(whole.steps)), _TIMING),
-    Count(READS, "reads/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
+    Count(READS, "syncs/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
     Count(
         KERNELS,
         "kernels/step",

@@ -140,7 +140,7 @@ def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     if abs(more) >= LEAST_MORE:
         before, after = (short(sum(counts), 4) for counts in zip(*((k.before, k.after) for k in copies), strict=True))
         subject = "copies and fills"
-        text = f"{subject}: {short(more, sign='+')} a step ({before} -> {after}), {name} first"
+        text = f"{subject}: {short(more, sign='+')} per step ({before} -> {after}), {name} first"
     yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=place(largest.name))
 
 
@@ -149,13 +149,16 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     changed = [kernel for kernel in kernels if kernel.more]
     if changed:
         more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
-        which = f"{plural(len(changed), 'kernel')} that were there, {short_name(largest.name, _NAME)} first"
-        text, us = f"{short(more, sign='+')} launches a step of {which}", sum(kernel.launches_us for kernel in changed)
+        which = f"{plural(len(changed), 'kernel')} on both sides, {short_name(largest.name, _NAME)} first"
+        text, us = (
+            f"{short(more, sign='+')} launches per step of {which}",
+            sum(kernel.launches_us for kernel in changed),
+        )
         yield Part(kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
     for kernel in kernels:
         name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
-        each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} us a launch"
-        text = f"{name}: {each}, {short(kernel.after)} launches a step"
+        each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} µs per launch"
+        text = f"{name}: {each}, {short(kernel.after)} launches per step"
         yield Part(kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name))
 
 
@@ -165,9 +168,9 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         return
     new, gone = [kernel for kernel in kernels if kernel.after], [kernel for kernel in kernels if not kernel.after]
     more, us = sum(kernel.more for kernel in kernels), sum(kernel.delta_us for kernel in kernels)
-    text = f"{short(sum(kernel.after for kernel in new), 4)} launches a step of {plural(len(new), 'new kernel')}"
+    text = f"{short(sum(kernel.after for kernel in new), 4)} launches per step of {plural(len(new), 'new kernel')}"
     if gone:
-        text += f" in the place of {short(sum(kernel.before for kernel in gone), 4)} of {len(gone)}"
+        text += f" replacing {short(sum(kernel.before for kernel in gone), 4)} of {len(gone)}"
     location = None
     if new:
         largest = max(new, key=lambda kernel: kernel.after_us)
@@ -182,14 +185,16 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
 def _host(trace: m.TraceDifference, framework_us: float, base: m.RunReport, head: m.RunReport, root: str) -> Part:
     """With the function whose own time under cProfile grew most; its place where it lies in the repository."""
     us = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0) + framework_us
-    text, location = "the device waits longer" if trace.device == "cuda" else "more time outside of operators", None
+    text, location = "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators", None
     before, after = base.host, head.host
     if isinstance(before, m.HostBreakdown) and isinstance(after, m.HostBreakdown) and before.steps and after.steps:
         was = {name: row.self_us / before.steps for name, row in _functions(before).items()}
         grown = [(row.self_us / after.steps - was.get(name, 0.0), row) for name, row in _functions(after).items()]
         most, row = max(grown, key=lambda pair: pair[0], default=(0.0, None))
         if row is not None and most > 0:
-            text += f"; of Python's functions {row.function} (+{short(most)} us a step under cProfile) grew most"
+            text += (
+                f"; the Python function that grew most is {row.function} (+{short(most)} µs per step under cProfile)"
+            )
             location = _own_place(row, root)
     return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
 
@@ -246,7 +251,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     ]
     share, place = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     largest = max(grown, key=lambda row: row.self_us).function
-    text = f"{calls:,.0f} -> {calls + number:,.0f} calls of Python's functions a step, {largest} first"
+    text = f"{calls:,.0f} -> {calls + number:,.0f} Python function calls per step, {largest} first"
     return Part(kind=m.CostKind.HOST, us=0.0, text=text, location=place if share > 0 else None)
 
 
@@ -300,7 +305,7 @@ def slower(
         placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
     between_us = min(steps.between(delta_us), left_us - _longer_us(placed))
     if between_us >= (1 - ACCOUNTED_FOR) * delta_us:
-        subject = "outside of the median step"
+        subject = "outside the median step"
         text = f"{subject}: between the steps, or in a few that take longer than the others"
         placed.append(Part(kind=m.CostKind.HOST, us=between_us, text=text, subject=subject))
     return Slower(
@@ -396,15 +401,14 @@ class _Steps:
         if self.after <= self.before:
             return "", 0.0
         figure = ",.0f" if self.per == m.TimeOf.EVALUATION else ",.3g"
-        article = "an" if self.per[0] in "aeio" else "a"  # u as in unit and user is no vowel
-        text = f"{self.after:{figure}} steps {article} {self.per}, {self.before:{figure}} in base"
+        text = f"{self.after:{figure}} steps per {self.per}, {self.before:{figure}} in base"
         if self.us is None:
             return text, 0.0
         before_us, after_us = self.us
         us = (self.after - self.before) * (before_us + after_us) / 2
         if after_us <= before_us:
             us = self.after * after_us - self.before * before_us
-            text += f", each {before_us:,.0f} -> {after_us:,.0f} us"
+            text += f", each {before_us:,.0f} -> {after_us:,.0f} µs"
         return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
 
 
@@ -414,6 +418,6 @@ def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -
     if window is None or trace.per != "step":
         return m.Skipped(reason=trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
-        return m.Skipped(reason="TIMING has no step to hold the traces against")
+        return m.Skipped(reason="TIMING has no step to compare the traces with")
     traced = window.before_us + window.after_us
     return (step.base + step.head) / traced if traced > 0 else m.Skipped(reason="the traced windows are empty")

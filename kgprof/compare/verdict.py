@@ -103,7 +103,7 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
     first, code = found[0], found[0].exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
-        text = f"no time decides: {first.same_for_all}"
+        text = f"no time could be judged: {first.same_for_all}"
         return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
     text = f"{_LEADS.get(code, '')}{first.text}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
@@ -112,7 +112,9 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
         text += f"; likely cause: {where}{cause.text}"
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
-            text += f" (explains {short(cause.explains_us / 1000)} of {short(run.delta_us / 1000)} ms/{run.per})"
+            text += (
+                f" (accounts for {short(cause.explains_us / 1000)} of the {short(run.delta_us / 1000)} ms/{run.per})"
+            )
     status, others = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), dict.fromkeys(each.text for each in found[1:])
     return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
 
@@ -124,12 +126,14 @@ def metric_words(metric: m.ComparedMetric) -> str:
     if isinstance(metric.ratio, m.Skipped):
         return f"{metric.name} {base} -> {head} {unit}"
     change = f"{metric.name} {_percent(metric.ratio)}"
+    if metric.time_of and metric.ratio != 1:
+        change = f"{metric.name} {100 * abs(metric.ratio - 1):.1f} % {'slower' if metric.ratio > 1 else 'faster'}"
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         note = f": {metric.note}" if metric.note else ""
         return f"{change} ({base} -> {head} {unit}){note}"
     rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
-    budget = f", budget +{metric.budget_percent:g} %" if metric.budget_percent is not None else ""
-    within = f"95 % {_percent(metric.low)} to {_percent(metric.high)}, {rounds}{budget}"
+    budget = f"; limit {metric.budget_percent:g} %" if metric.budget_percent is not None else ""
+    within = f"95 % CI {_percent(metric.low).removesuffix(' %')} to {_percent(metric.high)}, {rounds}{budget}"
     note = f"; {metric.note}" if metric.note and metric.verdict is not _WORSE else ""  # which alters nothing about it
     return f"{change} ({within}){note}"
 
@@ -146,17 +150,17 @@ def _passed(compared: m.Comparison) -> str:
         best = min(faster, key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0)
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
-        return f"no new finding that fails, over {runs}; no time was compared"
+        return f"no new finding in {runs}; no time was compared"
     slower = next((metric for metric in times if metric.verdict is _WORSE), None)  # with --fail-on never
     if slower:
-        return f"worse, and --fail-on never: {slower.run.slug}: {metric_words(slower)}"
-    return f"the same: every time within its budget over {runs}, and no new finding that fails"
+        return f"slower, but --fail-on never: {slower.run.slug}: {metric_words(slower)}"
+    return f"no regression: every time is within its limit in {runs}, and there is no new finding"
 
 
 def _also(compared: m.Comparison) -> tuple[str, ...]:
     """What stands in spite of the verdict."""
     numbers = {
-        "further new": sum(each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings),
+        "more new": sum(each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings),
         "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
         "more frequent": sum(each.grew for each in compared.findings),
     }

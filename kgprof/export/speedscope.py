@@ -42,7 +42,7 @@ class Speedscope:
         read = kineto.read(trace)
         nested = nesting(read.columns)
         if not nested.tracks:
-            raise InputError("the trace holds no event of the host's or the device's", path=trace)
+            raise InputError("the trace has no CPU or GPU event", path=trace)
         return speedscope(nested, name=title), tuple(f"{trace.name}: {warning}" for warning in read.warnings)
 
 

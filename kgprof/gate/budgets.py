@@ -22,7 +22,7 @@ def parse_option(text: str, faults: list[str]) -> m.Budget | None:
     name, equals, value = text.rpartition("=")
     scope, _, metric = name.rpartition(":")
     if not equals:
-        faults.append(f"{OPTION} {text}: a budget is METRIC=N, or strategy.mode:METRIC=N for some runs only")
+        faults.append(f"{OPTION} {text}: a budget must be METRIC=N, or strategy.mode:METRIC=N for some runs only")
         return None
     try:
         limit: object = float(value)
@@ -52,10 +52,10 @@ def _budget(name: str, value: object, scope: str, origin: str, place: str, fault
         faults.append(f"{place}: no metric {name!r}{nearest(name, BY_NAME)}")
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        faults.append(f"{place}: a limit is a number from 0 on, not {value!r}")
+        faults.append(f"{place}: a limit must be 0 or more, got {value!r}")
         return None
     if metric.unit not in FRACTIONAL and value != int(value):
-        faults.append(f"{place}: {metric.name} are counted, so the limit is a whole number, not {value!r}")
+        faults.append(f"{place}: {metric.name} are counted, so the limit must be a whole number, got {value!r}")
         return None
     return m.Budget(metric=name, limit=float(value), scope=scope, origin=origin)
 

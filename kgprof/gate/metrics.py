@@ -10,7 +10,7 @@ from kgprof import model as m
 from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
 from kgprof.wording import plural
 
-SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "reads/step"
+SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "syncs/step"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 # Without these, no compilation is seen at all; of the others each has a second source.
 INDISPENSABLE = ("structured trace", "compilation")  # captures without which COMPILE shows nothing
@@ -76,7 +76,11 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
     late = recompiles.IN_STEADY_STATE.id
     notes = [f for f in profile.findings if f.run == run.key and f.rule == late and f.level is m.Level.NOTE]
     total = sum(note.count for note in notes)
-    return f"{plural(total, 'recompile')}, and no call was told from another: this may be warm-up" if total else ""
+    return (
+        f"{plural(total, 'recompile')}, but calls are not in this recording: they may belong to warm-up"
+        if total
+        else ""
+    )
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
@@ -103,7 +107,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
     if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
-        return f"mode {run.key.mode} asks for no CUDA graphs"
+        return f"mode {run.key.mode} does not request CUDA graphs"
     missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
     if missing:
         return f"this kgprof has no collector for {', '.join(missing)}"

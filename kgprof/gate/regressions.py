@@ -9,6 +9,7 @@ from kgprof.wording import nearest
 
 OPTION = "--max-regression"
 KEY = "max-regression"
+_FORMERLY = (("reads-a-step", "syncs-per-step"), ("-a-step", "-per-step"), ("-an-evaluation", "-per-evaluation"))
 LARGEST = 10_000.0  # percent; more is a typing mistake
 
 
@@ -23,7 +24,7 @@ def parse_options(values: Sequence[str], known: Sequence[str], faults: list[str]
     for value in values:
         name, equals, percent = value.partition("=")
         if not equals:
-            faults.append(f"{OPTION} {value}: a budget is METRIC=PERCENT, step=5%")
+            faults.append(f"{OPTION} {value}: a budget must be METRIC=PERCENT, such as step=5%")
             continue
         _add(budgets, name.strip(), percent, f"{OPTION} {value}", known, faults)
     return budgets
@@ -44,6 +45,8 @@ def _add(
     budgets: dict[str, float], name: str, percent: object, place: str, known: Sequence[str], faults: list[str]
 ) -> None:
     names = {option_name(metric): metric for metric in known}
+    for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
+        name = name.replace(old, new) if name not in names else name
     try:
         number = math.nan if isinstance(percent, bool) else float(str(percent).strip().removesuffix("%"))
     except ValueError:
@@ -51,6 +54,6 @@ def _add(
     if name not in names:
         faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
     elif not 0 <= number <= LARGEST:
-        faults.append(f"{place}: a budget is a percentage from 0 on, 5 or 5%, not {percent!r}")
+        faults.append(f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}")
     else:
         budgets[names[name]] = number

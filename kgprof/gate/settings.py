@@ -60,7 +60,7 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
     if table is None:
         return None
     if not isinstance(table, dict):
-        faults.append(f"{path}: tool.kgprof is no table")
+        faults.append(f"{path}: tool.kgprof must be a table")
         return None
     faults += [f"{path}: unknown key {key!r}{nearest(key, KEYS)}" for key in table if key not in KEYS]
     return Configuration(
@@ -76,7 +76,7 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
 def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOverride, ...]:
     """``"regular expression" = "kind"``, in the file's order."""
     if not isinstance(table, dict):
-        faults.append(f"{path}: {KINDS} is a table of regular expressions and kinds, not {table!r}")
+        faults.append(f"{path}: {KINDS} must be a table of regular expressions and kinds, got {table!r}")
         return ()
     kinds = tuple(m.KernelKind)
     overrides = []
@@ -84,13 +84,13 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOv
         key = f"{path}: {KINDS}.{pattern!r}"
         try:
             re.compile(pattern)
-            wrong = "" if pattern else "it is found in every name"
+            wrong = "" if pattern else "an empty pattern matches every name"
         except (re.error, OverflowError, RecursionError) as error:
             wrong = str(error)
         if kind not in kinds:
-            faults.append(f"{key}: {kind!r} is no kind{nearest(str(kind), kinds)}")
+            faults.append(f"{key}: {kind!r} is not a kind{nearest(str(kind), kinds)}")
         elif wrong:
-            faults.append(f"{key} is no regular expression: {wrong}")
+            faults.append(f"{key} is not a regular expression: {wrong}")
         else:
             overrides.append(m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name))
     return tuple(overrides)
@@ -100,7 +100,7 @@ def _text(table: dict[str, object], key: str, path: str, faults: list[str]) -> s
     value = table.get(key)
     if value is None or isinstance(value, str):
         return value
-    faults.append(f"{path}: {key} is a text, not {value!r}")
+    faults.append(f"{path}: {key} must be a string, got {value!r}")
     return None
 
 
@@ -111,7 +111,7 @@ def _choice(
     if value is None:
         return None
     if value not in choices:
-        faults.append(f"{path}: {key} is one of {', '.join(choices)}, not {value!r}")
+        faults.append(f"{path}: {key} must be one of {', '.join(choices)}, got {value!r}")
         return None
     return choices[choices.index(value)]
 
@@ -133,7 +133,9 @@ def combined(
     needing = sorted({budget.metric for budget in budgets if BY_NAME[budget.metric].generated_code})
     notes: tuple[str, ...] = ()
     if backend and needing:
-        notes = (f"Inductor compiles, not {backend}: a budget on {', '.join(needing)} needs its generated code",)
+        notes = (
+            (f"a budget on {', '.join(needing)} needs Inductor's generated code, so --backend {backend} is ignored"),
+        )
         backend = ""
     return m.GateSettings(
         budgets=budgets,
@@ -165,7 +167,7 @@ def check_recorded(recorded: m.GateSettings, path: Path) -> None:
 def refuse(
     faults: Sequence[str],
     hint: str = "nothing has been run; `kgprof check-graphs --help` shows every form",
-    where: str = "what the gate is told",
+    where: str = "the gate's settings",
 ) -> None:
     """Raises UsageError with all of them, or does nothing when there are none."""
     if not faults:

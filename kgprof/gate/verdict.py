@@ -89,7 +89,7 @@ def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
             said = f"{relative(place.file, root)}:{place.line}: {finding.rule} {finding.message}"
-            return f"{said}; the program ended because of it: {run.how_it_ended}"
+            return f"{said}, which ended the program: {run.how_it_ended}"
     return run.how_it_ended
 
 
@@ -136,7 +136,7 @@ def _inconclusive(
     texts = [
         *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
         *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
-        *(f"the budget {budget.scope}:{budget.metric} is for a run that there is not" for budget in for_none),
+        *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
     ]
     return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
 
@@ -166,10 +166,10 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
     if fail_on is m.FailOn.NEVER:
         over = sum(budget.status is m.BudgetStatus.EXCEEDED for budget in budgets)
         exceeded = f"{over} of {plural(len(budgets), 'budget')} exceeded"
-        return f"nothing fails this gate (--fail-on never); {exceeded}, {plural(runs, 'run')}"
+        return f"the gate cannot fail (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
-    return f"gate passed: {plural(len(budgets), 'budget')} held over {plural(runs, 'run')}{suffix}"
+    return f"gate passed: {plural(len(budgets), 'budget')} met in {plural(runs, 'run')}{suffix}"
 
 
 def amount(value: float, unit: str) -> str:
@@ -186,7 +186,7 @@ def _place(entry: m.AcceptedFinding) -> str:
 
 def unused(entries: Sequence[m.AcceptedFinding]) -> tuple[str, ...]:
     return tuple(
-        f"accepted finding {entry.rule} in {_place(entry)} matched nothing; it can be removed"
+        f"accepted finding {entry.rule} in {_place(entry)} matched nothing; remove it"
         for entry in entries
         if entry.status is m.AcceptedStatus.UNUSED
     )

@@ -24,7 +24,7 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 # Those that no rank leaves before all have come; a broadcast's root need not wait for anybody.
 ALL_WAIT_FOR_ALL = re.compile(r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
 KEPT = 50  # collectives of a step, those with the longest waits
-OF_SOME_RANKS = "the job has process groups of some of its ranks, and the trace is not read for which one a call is of"
+OF_SOME_RANKS = "the job has several process groups, and kgprof does not tell which a call belongs to"
 
 Calls = tuple[tuple[str, float], ...]  # name and microseconds of each collective of a step, in the order of their issue
 
@@ -75,7 +75,7 @@ def matched(ranks: Sequence[Mapping[int, Calls] | m.Skipped], numbers: Sequence[
     if len(known) < len(ranks):
         return next(steps for steps in ranks if isinstance(steps, m.Skipped))
     if not any(known):
-        return m.Skipped(reason="the traces hold no collective in which every rank waits for all others")
+        return m.Skipped(reason="the traces have no collective in which every rank waits for all others")
     named = [{number: tuple(name for name, _ in calls) for number, calls in steps.items()} for steps in known]
     common = [n for n in sorted(named[0]) if all(names.get(n) == named[0][n] for names in named)]
     if not common:

@@ -28,12 +28,12 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
 ROUNDS_TO_JUDGE = 3  # on both sides: with fewer the spread of one process' own samples is the better one
-ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds 2 or more starts it on warm caches")
+ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches")
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
-UNTIMED = m.Skipped(reason="no times were asked for")
+UNTIMED = m.Skipped(reason="no times were requested")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
 NOISY_TIMES = m.Skipped(reason="its times, or eager's, varied too much within one process: the machine was busy")
-NOT_FASTER = m.Skipped(reason="it is not faster than eager beyond the noise")
+NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
 
 
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
@@ -42,7 +42,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     if recording.header.options.untimed:
         return UNTIMED
     if run.key.mode == m.EAGER:
-        return m.Skipped(reason="mode eager is what compiled runs are held against")
+        return m.Skipped(reason="mode eager is what compiled runs are compared with")
     if isinstance(run.compile, m.Skipped):
         return run.compile
     if not run.compile.compilations:
@@ -91,7 +91,7 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     call_us = run.compile.call_us
     before_steady = max(1, run.compile.steady_from)
     if len(call_us) <= before_steady:
-        return m.Skipped(reason="COMPILE holds no call after warm-up")
+        return m.Skipped(reason="COMPILE has no call after warm-up")
     return _beyond([us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6)
 
 
@@ -100,7 +100,7 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         return ONE_ROUND
     measured = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
     if not measured:
-        return m.Skipped(reason="every further round was lost")
+        return m.Skipped(reason="every other round was lost")
     started = [
         _beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
         for found in measured
@@ -209,20 +209,20 @@ def _break_even(
 def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
         missing = m.first_skipped(times.compiled, times.eager, not_weighed(times))
-        return f"it was not weighed against eager: {missing.reason}"
+        return f"not compared with eager: {missing.reason}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     scale = times.unit.name.partition("/")[0]
     compiled, eager = (f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager))
-    figures = f"a {times.per} takes {compiled}, in mode eager {eager} (TIMING, {samples})"
-    took = "" if isinstance(cold_s, m.Skipped) else f" the {short(cold_s)} s that compiling takes on a cold cache"
+    figures = f"{compiled} per {times.per}, {eager} in mode eager (TIMING, {samples})"
+    took = "" if isinstance(cold_s, m.Skipped) else f" {short(cold_s)} s of cold compile time"
     if verdict == m.Payoff.NEVER:
-        return f"it never earns back{took or ' what compiling takes'}: {figures}"
+        return f"slower than eager;{took or ' its compile time'} is not recovered: {figures}"
     if verdict == m.Payoff.LEVEL:
-        lost = took or " what compiling takes"
-        return f"it is not faster than eager beyond the noise, so nothing earns back{lost}: {figures}"
+        lost = took or " its compile time"
+        return f"not measurably faster than eager;{lost} is not recovered: {figures}"
     if isinstance(cold, m.Skipped):
-        return f"it is faster than eager: {figures}; when it breaks even is not known: {cold.reason}"
-    return f"it has earned back{took} after {plural(round(cold.steps), 'step')}: {figures}"
+        return f"faster than eager: {figures}; its break-even is unknown: {cold.reason}"
+    return f"{took.strip() or 'its compile time'} pays off after {plural(round(cold.steps), 'step')}: {figures}"
 
 
 # ---------------------------------------------------------------- figures with their range
@@ -273,7 +273,7 @@ def returned(
     paid = start.value - other_start.value
     least, most = start.low - other_start.high, start.high - other_start.low
     if least <= 0:
-        return m.Skipped(reason="it starts no later than eager beyond the noise, so nothing has to be earned back")
+        return m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
 
     def rate(saved_us: float, paid_s: float) -> float:
         return steps * saved_us / 1e6 / paid_s - 1

@@ -11,8 +11,8 @@ from kgprof.measures import kernels
 from kgprof.measures.attribution import REGION_PREFIX
 from kgprof.reading.evidence import RunEvidence
 
-NOT_IN_TRACE = m.Skipped(reason="no call of this region is in TRACE")
-OF_BACKWARD = m.Skipped(reason="a trace marks the regions of forwards alone")
+NOT_IN_TRACE = m.Skipped(reason="TRACE has no call of this region")
+OF_BACKWARD = m.Skipped(reason="traces mark forward regions only")
 
 
 def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
@@ -81,6 +81,6 @@ def _kernels_per_step(run: RunEvidence) -> float | m.Skipped:
     if isinstance(found, m.Skipped):
         return found
     if found.device != "cuda":
-        return m.Skipped(reason="a CPU run launches no device kernels")
+        return m.Skipped(reason="a CPU run launches no GPU kernels")
     copies = ("memcpy", "memset")
     return sum(row.count for row in found.rows if row.generator not in copies) / max(1, found.steps)

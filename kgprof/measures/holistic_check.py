@@ -31,8 +31,8 @@ QUEUED_BY = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaM
 NO_SIZES = "kgprof does not read the sizes of copies"
 
 _IDLE = {
-    HOST_WAIT: "gaps on a stream whose next work was launched after what ran before it had ended",
-    KERNEL_WAIT: "launched before that, and the gap is shorter than 30 us",
+    HOST_WAIT: "gaps whose next work was launched after the previous work had ended",
+    KERNEL_WAIT: "gaps under 30 µs whose next work had been launched already",
     OTHER: "the other gaps on a stream",
 }
 
@@ -88,18 +88,18 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
         return timeline.union_ns(timeline.intervals_of(columns, which & columns.of_category("kernel"))) / 1000
 
     kernels = given("get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None)
-    yield figure("kernels, copies and fills", US, ours.total_us, kernels, "each with its whole duration, summed")
+    yield figure("kernels, copies and fills", US, ours.total_us, kernels, "sum of their durations")
     window_us, idle_us = rank.window_us, rank.idle_us
     either = isinstance(window_us, m.Skipped) or isinstance(idle_us, m.Skipped)
     busy = m.first_skipped(window_us, idle_us) if either else window_us - idle_us  # type: ignore[operator]
-    yield figure("device busy", US, ours.busy_us, busy, "at least one of them runs")
+    yield figure("GPU busy", US, ours.busy_us, busy, "at least one of them is running")
     idle = ours.idle_us - ours.idle.edges_us if isinstance(ours.idle, m.DeviceIdle) else ours.idle
-    yield figure("device idle", US, idle, rank.idle_us, "between the first and the last of them")
+    yield figure("GPU idle", US, idle, rank.idle_us, "between the first and the last of them")
     computing, alone, both = (
         union_us(which) for which in (~communication, communication, communication | ~communication)
     )
-    without = "at least one kernel runs that is no communication; HTA leaves out names with Sync in them"
-    yield figure("device computing", US, computing, rank.compute_us, without)
+    without = "at least one non-communication kernel is running; HTA skips names containing Sync"
+    yield figure("GPU computing", US, computing, rank.compute_us, without)
 
     causes: dict[str, float] = defaultdict(float)
     for of_stream in rank.idle_causes:
@@ -109,14 +109,14 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
     queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[columns.name[work.calls]]
-    note, unknown = "launched and not yet begun, at most", int(((work.calls == NOBODY) | ~queued).sum())
+    note, unknown = "most operations launched but not started", int(((work.calls == NOBODY) | ~queued).sum())
     if unknown and rank.queue_length:
-        note += f"; HTA leaves out {unknown:,} of {len(work.events):,}, whose launch calls it does not know"
+        note += f"; HTA skips {unknown:,} of {len(work.events):,} with launch calls it does not recognise"
     for stream, longest in longest_queues(columns, work).items():
         length = given("get_queue_length_summary", rank.queue_length.get(str(stream)))
         yield figure(f"longest queue, stream {stream}", OPERATIONS, float(longest), length, note)
     if alone:
-        note = "time of communication in which something is computed as well"
+        note = "communication time that overlaps computation"
         share = 100 * (alone + computing - both) / alone
         yield figure("communication overlapped", PERCENT, share, rank.overlap_percent, note)
     for copy, mean in rank.bandwidth_gb_per_s.items():

@@ -65,7 +65,7 @@ def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:
     """Skipped where the trace holds no Python functions, or its steps no time."""
     if not columns.of_category(PYTHON).any():
-        return m.Skipped(reason="its trace holds no Python functions: it was recorded without stacks")
+        return m.Skipped(reason="its trace has no Python functions because it was recorded without stacks")
     host = columns.of_category(*HOST_CATEGORIES)
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))
@@ -98,7 +98,7 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         steps=len(taken),
         per=per,
         other_threads_ns=elsewhere_ns,
-        notes=() if len(taken) == len(windows) else (f"of {plural(len(windows), per)} the first {len(taken):,}",),
+        notes=() if len(taken) == len(windows) else (f"the first {len(taken):,} of {plural(len(windows), per)}",),
     )
 
 

@@ -20,8 +20,8 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
 GUARDS, PROLOGUE, WRAPPER = "Dynamo cache lookup (guards)", "prologue", "wrapper of the compiled code"
 GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd engine"
-LAUNCHES, WAITING, CALLS = "launch calls", "waits for the device", "other CUDA calls"
-SPANS, RECORDER, UNEXPLAINED = "user spans", "the recorder's own", "unexplained"
+LAUNCHES, WAITING, CALLS = "launch calls", "GPU syncs", "other CUDA calls"
+SPANS, RECORDER, UNEXPLAINED = "user spans", "kgprof overhead", "unexplained"
 PARTS = (
     *(GUARDS, PROLOGUE, WRAPPER, GENERATED, OPERATORS, AUTOGRAD, LAUNCHES, WAITING, CALLS, SPANS, RECORDER),
     UNEXPLAINED,  # the last, always

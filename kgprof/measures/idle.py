@@ -22,8 +22,8 @@ from kgprof.reading.launches import Indices, Launched
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
-BETWEEN_SPANS = "(outside of every span)"  # Python that nothing in the trace names
-IN_A_STEP = "(in a step, outside of every other span)"  # likewise; each step's mark has a name of its own
+BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
+IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

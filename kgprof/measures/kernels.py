@@ -34,10 +34,10 @@ from kgprof.reading.timeline import Intervals, Window
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
 LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *launches.GRAPH_LAUNCH_PREFIXES)
 
-NO_STEPS = "the trace marks no steps: the window runs from the first counted event to the last"
-NO_LINES = "nothing was recorded about the kernels' source lines"
-NOT_COMPILED = m.Skipped(reason="nothing was recorded about the compiled kernels")
-NOT_MEASURED = m.Skipped(reason="no ceilings were measured")
+NO_STEPS = "the trace marks no steps, so the window runs from its first counted event to its last"
+NO_LINES = "no source lines were recorded for kernels"
+NOT_COMPILED = m.Skipped(reason="no data on compiled kernels was recorded")
+NOT_MEASURED = m.Skipped(reason="no peak rates were measured")
 
 Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
@@ -96,7 +96,7 @@ def breakdown(
     if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
         return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
-        return m.Skipped(reason="the trace holds no operator and no device kernel")
+        return m.Skipped(reason="the trace has neither operators nor GPU kernels")
     nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
     warnings = (nothing,) if device == "cuda" else ()
     return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
@@ -123,11 +123,11 @@ def _of_device(
     before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
     if before or after:
         warnings.append(
-            "the window is the traced steps, widened to the device events that belong to them: "
-            f"by {before / 1000:,.1f} us before and {after / 1000:,.1f} us after"
+            f"the window covers the traced steps plus their GPU events: {before / 1000:,.1f} µs before and "
+            f"{after / 1000:,.1f} µs after"
         )
     if (number := len(launches.devices(columns, work.events)[0])) > 1:
-        warnings.append(f"work ran on {number} devices: busy is when at least one of them worked, idle when none did")
+        warnings.append(f"work ran on {number} GPUs: busy means at least one worked, idle that none did")
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
@@ -153,7 +153,7 @@ def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...])
     """Launch calls on the host, of the marked steps where there are any."""
     calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     if not calls.any():
-        return m.Skipped(reason="the trace holds no CUDA runtime or driver calls")
+        return m.Skipped(reason="the trace has no CUDA runtime or driver calls")
     if steps is not None:
         calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
     return int((calls & columns.named(*prefixes)).sum())
@@ -186,7 +186,7 @@ def _of_host(
     hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
     if hidden_us and not cpp_kernel_profile:
         warnings += (
-            "Inductor's C++ kernels were compiled without kernel profiling: their time is inside the framework rows "
+            "Inductor's C++ kernels were compiled without kernel profiling: their time is part of the framework rows "
             f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} ms in all)",
         )
     return m.KernelBreakdown(
@@ -194,7 +194,7 @@ def _of_host(
         measured_in=measured_in,
         **_stretch(steps, window, clipped),
         **fields,
-        launches=m.Skipped(reason="a CPU run launches no device kernels"),
+        launches=m.Skipped(reason="a CPU run launches no GPU kernels"),
         graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
         timeline=step_timeline(columns, launches.launched(columns), kinds),
         host_time=host_time(columns, launches.launched(columns)),

@@ -30,20 +30,20 @@ ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a ca
 ROWS = 50  # the largest, in the Profile
 
 RULE = (
-    "The ideal time of a launch is the longer of its bytes at the rate of the measured copy and its operations at the "
-    "rate of the measured matmul of their type. Latency-bound: the median launch takes more than "
-    f"{1 / NEAR:g} times that, and either it is shorter than {SHORT_US:g} us or its grid has fewer blocks than the "
-    "card has multiprocessors. Otherwise memory-bound or compute-bound, by which of the two is the longer. Above the "
-    f"ceiling: more than {ABOVE:g} times as fast as ideal, so the bytes came from a cache or the count is too high."
+    "A launch's ideal time is the longer of its bytes at the measured copy rate and its operations at the measured "
+    f"matmul rate of their type. Latency-bound: the median launch takes more than {1 / NEAR:g}× that, and it is "
+    f"shorter than {SHORT_US:g} µs or its grid has fewer blocks than the GPU has multiprocessors. Otherwise "
+    f"memory-bound or compute-bound, whichever is longer. Above peak: more than {ABOVE:g}× faster than ideal, so the "
+    "bytes came from a cache or the count is too high."
 )
 
 T = TypeVar("T")
 _WARP = 32  # threads, on every NVIDIA card
 
-ON_THE_BUS = "its bytes cross the bus to the host, whose ceiling was not measured"
-NO_WORK = "this Recording holds no bytes and operations of its kernels"
-NOT_GENERATED = "no call in Inductor's code is known to have launched it (the replay of a CUDA graph shows no calls)"
-CALLS_DIFFER = "calls of this kernel differ and are not told apart"
+ON_THE_BUS = "its bytes cross the bus to the CPU, whose peak rate was not measured"
+NO_WORK = "this Recording has no byte or operation counts for its kernels"
+NOT_GENERATED = "its launching call in Inductor's code is unknown (CUDA-graph replays show no calls)"
+CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def _amount(
         times = 2 if on_device and category == "gpu_memcpy" else 1
         moved = None if shape.size_bytes is None else times * shape.size_bytes
         return _Amount(
-            bytes_moved=_or_skipped(moved, "the trace does not hold its size"),
+            bytes_moved=_or_skipped(moved, "the trace does not give its size"),
             flops=m.Skipped(reason="a copy computes nothing"),
             on_the_bus=moved is not None and not on_device,
         )
@@ -175,7 +175,7 @@ def _row(
     count = len(alike.durations_ns)
     middle_ns = np.sort(alike.durations_ns)[[(count - 1) // 2, count // 2]]
     median_us = int(middle_ns.sum()) / 2 / 1000
-    no_shape = "the trace does not hold it" if alike.category == "kernel" else "a copy or a fill is no kernel"
+    no_shape = "the trace does not have it" if alike.category == "kernel" else "a copy or fill is not a kernel"
     chosen = _chosen(alike, tuned)
     ideal_us = _ideal_us(amount, ceilings, without)
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
@@ -196,8 +196,8 @@ def _row(
         blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
         warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(reason=no_shape),
         occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
-        spills=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.spills, "Triton did not tell"),
-        stages=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.stages, "Triton did not tell"),
+        spills=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.spills, "not reported by Triton"),
+        stages=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.stages, "not reported by Triton"),
         bytes_moved=amount.bytes_moved,
         flops=amount.flops,
         bytes_per_s=_rate(amount.bytes_moved, median_us),
@@ -214,7 +214,7 @@ def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
 def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
     if isinstance(amount, m.Skipped):
         return amount
-    return amount / median_us * 1e6 if median_us else m.Skipped(reason="the trace says that it took no time")
+    return amount / median_us * 1e6 if median_us else m.Skipped(reason="the trace gives it no duration")
 
 
 def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
@@ -222,7 +222,7 @@ def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKerne
     if not alike.name.startswith("triton_"):
         return m.Skipped(reason="known of Triton kernels only")
     if not tuned:
-        return m.Skipped(reason="this Recording holds no compiled kernel of this name")
+        return m.Skipped(reason="this Recording has no compiled kernel of this name")
     shape = alike.shape
     fitting = {
         (one.spills, one.stages): one
@@ -232,7 +232,7 @@ def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKerne
     }
     if len(fitting) != 1:
         many = "several compiled kernels" if fitting else "no compiled kernel"
-        return m.Skipped(reason=f"{many} of this name with these registers and warps")
+        return m.Skipped(reason=f"{many} with this name, registers and warps")
     return next(iter(fitting.values()))
 
 
@@ -263,7 +263,7 @@ def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> 
     if isinstance(ideal, m.Skipped):
         return ideal
     if not median_us:
-        return m.Skipped(reason="the trace says that it took no time")
+        return m.Skipped(reason="the trace gives it no duration")
     memory_us, compute_us = ideal
     share = max(ideal) / median_us
     if share > ABOVE:

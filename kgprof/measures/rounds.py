@@ -9,9 +9,9 @@ from statistics import median
 from kgprof import model as m
 from kgprof.measures.times import spread, whole_unit_time
 
-ONE_ROUND = m.Skipped(reason="TIMING was made in one process; --rounds N makes it in N")
+ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds N runs it in N")
 NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
-COLD = m.Skipped(reason="no further round was timed, and the first one's caches were cold")
+COLD = m.Skipped(reason="no other round was timed, and the first one's caches were cold")
 
 
 def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
@@ -62,7 +62,7 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
     if len(known) < len(speeds):
         return next(speed for speed in speeds if isinstance(speed, m.Skipped))
     if not all(speed.host_us and speed.device_us for speed in known):
-        return m.Skipped(reason="a round of TIMING holds no sample of the machine itself")
+        return m.Skipped(reason="a round of TIMING has no check of the machine's speed")
     return m.MachineSpeed(
         host_us=tuple(median(speed.host_us) for speed in known),
         device_us=tuple(median(speed.device_us) for speed in known),

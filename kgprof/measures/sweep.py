@@ -19,7 +19,7 @@ from kgprof.wording import figure, plural, short
 FEWEST_PROCESSES = 3  # on both sides, before one is called faster
 NO_START = m.Skipped(reason="no process with cold caches was measured")
 NO_EAGER = m.Skipped(reason="mode eager has no times")
-ITSELF = m.Skipped(reason="the others are held against it")
+ITSELF = m.Skipped(reason="the others are compared with it")
 FEW = m.Skipped(reason=f"fewer than {FEWEST_PROCESSES} processes were measured")
 AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
 TIMES_APART = 3.0  # and above: a percentage would not be read
@@ -231,7 +231,7 @@ def verdict(
     faster = best.speedup
     beyond_noise = isinstance(faster, m.Estimate) and not faster.low <= 1 <= faster.high
     times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) and beyond_noise else ""
-    how = f", each step {times} as fast as eager's" if times else ""
+    how = f", each step {times} faster than eager" if times else ""
     if len(ranked) == 1:
         chosen = len(own or judged) > 1  # the others need more memory
         can = "is known to fit" if chosen else "could be judged"
@@ -246,9 +246,8 @@ def verdict(
         together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)
         ends = min(its.low for _, its in level), max(its.high for _, its in level)
         text = (
-            f"{together} take equally long {of} within the noise "
-            f"({short(ends[0])} to {short(ends[1])} s)"
-            f"{f'; a step of {names[0]} is {times} as fast as in eager' if times else ''}"
+            f"{together} take equally long {of} within the noise ({short(ends[0])} to {short(ends[1])} "
+            f"s){f'; a step of {names[0]} is {times} faster than in eager' if times else ''}"
         )
         status = m.VerdictStatus.INCONCLUSIVE
     else:
@@ -265,7 +264,7 @@ def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict
     """With what the correctness ladder found, if it was the recommended cell that climbed it."""
     if isinstance(ladder, m.Skipped) or ladder.first is None or found.best is None or ladder.cell != found.best.name:
         return found
-    text = f"{found.text}; but {ladder.cell} changes the results, at {ladder.first}"
+    text = f"{found.text}; but {ladder.cell} changes the results (at {ladder.first})"
     status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
     return msgspec.structs.replace(found, text=text, status=status)
 
@@ -278,12 +277,12 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
     if steps:
         apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
         words = f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
-        apart_by = f", which lie up to {words} apart" if max(counts) > 1 else ""
+        apart_by = f", at most {words} apart" if max(counts) > 1 else ""
         processes = "process" if max(counts) == 1 else "processes"
-        parts.append(f"each cell's step was timed in {span(counts)} {processes}{apart_by}")
+        parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
-            times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} as fast as eager"
+            times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} faster than eager"
             but = "" if recommendable else ", so it is not recommended"
             parts.append(f"{each.cell.name} is {times} and rounds differently{but}")
     late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
@@ -292,7 +291,7 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
     if dead:
         parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
     if cut := [each.cell.name for each in sweep.cells if each.not_run]:
-        parts.append(f"{plural(len(cut), 'cell')} not or not fully measured: {', '.join(cut[:2])}")
+        parts.append(f"{plural(len(cut), 'cell')} not or only partly measured: {', '.join(cut[:2])}")
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
     text = "; ".join(parts)

@@ -12,7 +12,7 @@ LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
 FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
 NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing and is no reason for a finding
-STEPS_DIFFER = "no evaluation to compare on, and a step of another strategy is another amount of work"
+STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def per_unit(unit: m.WorkUnit) -> Unit:
 def spread(samples: Sequence[float], *, unit: str, measured_in: m.PassName) -> m.Spread | m.Skipped:
     """Skipped when there is no sample."""
     if not samples:
-        return m.Skipped(reason=f"{measured_in.upper()} holds no sample")
+        return m.Skipped(reason=f"{measured_in.upper()} has no sample")
     ordered = sorted(samples)
     return m.Spread(
         median=_percentile(ordered, 0.5),

@@ -36,7 +36,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
     host = _host_ns(trace.columns, spans, steps)
     device = _device_ns(trace.columns, spans, work) if isinstance(work, Launched) and len(work.events) else {}
-    unknown = m.Skipped(reason="what no span launched counts as forward" if device else "nothing ran on a GPU")
+    unknown = m.Skipped(reason="work launched by no span counts as forward" if device else "nothing ran on a GPU")
     return m.TrainingPhases(
         steps=len(steps),
         backward_passes=_backward_passes(trace.columns, spans),

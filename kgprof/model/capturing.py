@@ -164,7 +164,7 @@ class CaptureResult(Model, frozen=True, kw_only=True):
     answer: CaptureAnswer | None = None
     exit: Exit | None = None  # None: no child was started
     stacks: str = ""  # of a case that hung: the Python stack of every thread
-    native_stacks: str | Skipped = Skipped(reason="only of a case that hung")
+    native_stacks: str | Skipped = Skipped(reason="only for a case that hung")
 
     @property
     def cost_us(self) -> float | None:

@@ -143,7 +143,7 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
 
     name: str  # "step", "evaluation", "ms/token", "graph breaks", "peak allocated", ...
     run: RunKey
-    unit: str  # "us", "s", "ms/token", "sites", "events", "reads/step", "kernels/step", "launches/step", "bytes"
+    unit: str  # "us", "s", "ms/token", "sites", "events", "syncs/step", "kernels/step", "launches/step", "bytes"
     time_of: TimeOf | None = None  # None: it is a count or a size
     rate: str = ""  # "tokens/s", of the time of a unit: a thousand over its milliseconds
     measured_in: PassName | None = None
@@ -237,7 +237,7 @@ class RunComparison(Model, frozen=True, kw_only=True):
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
-    machine: tuple[MachineDrift, ...] | Skipped = Skipped(reason="there are not two rounds a side")
+    machine: tuple[MachineDrift, ...] | Skipped = Skipped(reason="there are not two rounds per side")
     settings: tuple[SettingChange, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()

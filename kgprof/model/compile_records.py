@@ -168,7 +168,7 @@ class GraphWork(Model, frozen=True, kw_only=True):
     unknown: int  # calls whose bytes are not
     needed_bytes: int
     buffers: BufferPlan | Skipped
-    saved: SavedForBackward | Skipped = Skipped(reason="only a backward has something saved for it")
+    saved: SavedForBackward | Skipped = Skipped(reason="only a backward pass has saved tensors")
 
 
 class KernelStages(Model, frozen=True, kw_only=True):
@@ -189,8 +189,8 @@ class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="ker
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0
-    graphs: tuple[GraphWork, ...] | Skipped = Skipped(reason="this Recording holds no work by graph")
-    stages: TritonStages | Skipped = Skipped(reason="this Recording holds no stages of Triton's")
+    graphs: tuple[GraphWork, ...] | Skipped = Skipped(reason="this Recording has no work by graph")
+    stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
 
 
 class CompiledKernel(Model, frozen=True, kw_only=True):

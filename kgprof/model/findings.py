@@ -208,7 +208,7 @@ class Finding(Model, frozen=True, kw_only=True):
     one_off: bool = False  # a recompile after warm-up that happened once and never again
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
-    saves: Saving | Skipped = Skipped(reason="nothing measured bounds what removing it would save")
+    saves: Saving | Skipped = Skipped(reason="no measurement bounds what a fix would save")
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
 
     @property
@@ -287,7 +287,7 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     metric: str  # "graph-breaks"
     run: RunKey
     limit: float
-    unit: str  # "sites", "events", "s", "reads/step"
+    unit: str  # "sites", "events", "s", "syncs/step"
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"

@@ -202,7 +202,7 @@ class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
     copies_us: float = 0.0  # of that by copies alone, from and to the GPU or on it
 
 
-NO_COLLECTIVES = Skipped(reason="the trace holds no span of a collective, and in operators work and waiting look alike")
+NO_COLLECTIVES = Skipped(reason="the trace has no span of a collective, and an operator mixes work and waiting")
 
 
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
@@ -221,16 +221,16 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     generators: tuple[GeneratorTotal, ...] = ()  # largest first; they add up to ``total_us``, none in older reports
     fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
     graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
-    lines_us: float | Skipped = Skipped(reason="nothing was recorded about the kernels' source lines")
-    idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no device to wait")
+    lines_us: float | Skipped = Skipped(reason="no source lines were recorded for kernels")
+    idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no GPU that could wait")
     # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none; empty on a CPU.
     by_step: tuple[SpanTotal, ...] = ()
     by_region: tuple[SpanTotal, ...] = ()
     by_span: tuple[SpanTotal, ...] = ()
-    queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no device kernels")
-    timeline: StepTimeline | Skipped = Skipped(reason="the trace was not asked for it")
-    host_time: HostTime | Skipped = Skipped(reason="the trace was not asked for it")
+    queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no GPU kernels")
+    timeline: StepTimeline | Skipped = Skipped(reason="the trace was recorded without it")
+    host_time: HostTime | Skipped = Skipped(reason="the trace was recorded without it")
     communication: Communication | Skipped = NO_COLLECTIVES
     warnings: tuple[str, ...] = ()
-    roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no device kernels")
+    roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no GPU kernels")
     input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")

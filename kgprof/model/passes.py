@@ -38,7 +38,7 @@ class Exit(Model, frozen=True, kw_only=True):
 
         Of a message over several lines (torch explains at length) the first; ``message`` holds the others.
         """
-        how = {"timed-out": "timed out", "exited": "ended itself"}
+        how = {"timed-out": "timed out", "exited": "exited"}
         how |= {"killed": "was killed", "interrupted": "was interrupted"}
         during = f" during {self.during.upper()}" if self.during else ""
         why = f": {self.message.strip().splitlines()[0]}" if self.message.strip() else ""
@@ -66,7 +66,7 @@ class Compilation(Model, frozen=True, kw_only=True):
     fail_reason: str = ""
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
     operators: int | None = None  # calls in the captured graph, of functions, methods and modules alike
-    stages: CompileStages | Skipped = Skipped(reason="this Recording holds no spans of the compiler")
+    stages: CompileStages | Skipped = Skipped(reason="this Recording has no spans of the compiler")
 
 
 class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
@@ -79,7 +79,7 @@ class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
     allocated_before_bytes: int | Skipped
     resident_before_bytes: int | Skipped
     # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little of it is allocated.
-    graph_pool_bytes: int | Skipped = Skipped(reason="this Recording does not hold the pools of CUDA graphs")
+    graph_pool_bytes: int | Skipped = Skipped(reason="this Recording has no data on the pools of CUDA graphs")
     graph_pool_allocated_bytes: int = 0  # of it, what counts as allocated too
 
     @property
@@ -110,9 +110,9 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...] = ()
     calls: int | None = None  # of a script: how many steps there were, ``call_us`` has the first; None: as many
-    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording holds no autotuning")
-    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording holds no memory of compiling")
-    cache: CacheFolder | Skipped = Skipped(reason="this Recording does not hold how large the caches are")
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
+    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
+    cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -136,7 +136,7 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     stopped_early: str = ""  # why fewer evaluations than asked for
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
     slow_first: float | None = None  # the first evaluation over the median of the others, where it took longer
-    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")
+    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not check the machine's speed")
 
 
 class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
@@ -241,7 +241,7 @@ class Pass:
     trace_file: str = ""  # the Kineto trace beside it
     by_default: bool = True  # made where --passes names none
     listens: bool = False  # to a script, in the one run that it has
-    not_in_script: str = "a script has no steps that could be called"  # why its one run does not give the pass
+    not_in_script: str = "a script has no steps to call"  # why its one run does not give the pass
     reruns: bool = False  # a script once more, where --passes names it (kgprof.record.reruns)
 
 
@@ -255,7 +255,7 @@ PASSES: Mapping[PassName, Pass] = {
             kind=TimingPass,
             module="timing",
             reruns=True,
-            not_in_script="a script is run once, and under instruments; --passes with timing in it runs it once more",
+            not_in_script="a script runs once, under instruments; add timing to --passes to run it again",
         ),
         Pass(name=PassName.TRACE, kind=TracePass, module="torch_profiler", trace_file="trace.json.gz", listens=True),
         Pass(
@@ -263,7 +263,7 @@ PASSES: Mapping[PassName, Pass] = {
             kind=HostPass,
             module="host_profiler",
             reruns=True,
-            not_in_script="a script is run once, and not under cProfile; --passes with host in it runs it once more",
+            not_in_script="a script runs once, without cProfile; add host to --passes to run it again",
         ),
         Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
             name=PassName.STACK,
@@ -271,7 +271,7 @@ PASSES: Mapping[PassName, Pass] = {
             module="stack_profiler",
             trace_file="stack_trace.json.gz",
             reruns=True,
-            not_in_script="a script is run once, and without stacks; --passes with stack in it runs it once more",
+            not_in_script="a script runs once, without stacks; add stack to --passes to run it again",
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
             name=PassName.KERNELS,

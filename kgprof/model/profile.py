@@ -68,13 +68,13 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
-    caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording holds no records of the compiler")
-    cache: CacheFolder | Skipped = Skipped(reason="this Recording does not hold how large the caches are")
-    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording holds no memory of compiling")
-    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording holds no autotuning")
-    stages: TritonStages | Skipped = Skipped(reason="this Recording holds no stages of Triton's")
+    caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
+    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
+    stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
     # In the order of the calls.
-    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording holds no records of the compiler")
+    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
 
 
 class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
@@ -84,10 +84,10 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     peaks: MemoryPeaks | Skipped
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
     over_eager_of: str = ""  # "taken", "allocated" or "resident": which peak that is
-    taken_bytes: int | Skipped = Skipped(reason="this Recording does not hold the pools of CUDA graphs")
-    of_eager: float | Skipped = Skipped(reason="this report holds none")  # that peak of eager mode over this run's
+    taken_bytes: int | Skipped = Skipped(reason="this Recording has no data on the pools of CUDA graphs")
+    of_eager: float | Skipped = Skipped(reason="this report has none")  # that peak of eager mode over this run's
     tier: MemoryTier | None = None  # None: ``of_eager`` is Skipped
-    budget_bytes: int | Skipped = Skipped(reason="this report holds none")  # for one model: that peak and a quarter
+    budget_bytes: int | Skipped = Skipped(reason="this report has none")  # for one model: that peak and a quarter
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     # The same by the finding's fingerprint; empty where it is Skipped.
     reads: dict[str, float] = msgspec.field(default_factory=dict)
@@ -110,27 +110,27 @@ class RunReport(Model, frozen=True, kw_only=True):
     evaluation_time: Spread | Skipped  # seconds per whole evaluation
     unit: WorkUnit = WorkUnit()
     per_unit: Spread | Skipped  # milliseconds: whole jobs over their units, or steps over those of a step
-    throughput: Spread | Skipped = Skipped(reason="this report holds none")  # units a second, from the same samples
+    throughput: Spread | Skipped = Skipped(reason="this report has none")  # units a second, from the same samples
     speedup: Speedup | Skipped
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
     compared_with: RunKey | None = None  # whose results these were held against; None: no other run's
     compile: CompileSummary | Skipped
     kernels: KernelBreakdown | Skipped
-    fusion: Fusion | Skipped = Skipped(reason="this Recording holds no work by graph")
+    fusion: Fusion | Skipped = Skipped(reason="this Recording has no work by graph")
     host: HostBreakdown | Skipped
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt
-    memory: MemorySummary | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
+    memory: MemorySummary | Skipped = Skipped(reason="this Recording has no MEMORY pass")
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
     slow_first: float | None = None  # as TimingPass.slow_first
     script: ScriptRun | None = None  # None: a workload with steps of its own
     records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
-    flame: FlameGraph | Skipped = Skipped(reason="this Recording holds no STACK pass")
-    rounds: Rounds | Skipped = Skipped(reason="TIMING was made in one process")
+    flame: FlameGraph | Skipped = Skipped(reason="this Recording has no STACK pass")
+    rounds: Rounds | Skipped = Skipped(reason="TIMING ran in one process")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
-    phases: TrainingPhases | Skipped = Skipped(reason="this run is no training, or was not traced")
+    phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
 
     @property
     def counts_units(self) -> bool:

@@ -158,14 +158,14 @@ class RunRecord(Model, frozen=True, kw_only=True):
     trace: TracePass | Skipped
     host: HostPass | Skipped
     kernels: TracePass | Skipped
-    stack: TracePass | Skipped = Skipped(reason="this Recording holds no STACK pass")
+    stack: TracePass | Skipped = Skipped(reason="this Recording has no STACK pass")
     unit: WorkUnit = WorkUnit()
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
-    records: CompileRecords | Skipped = Skipped(reason="this Recording holds no records of the compiler")
-    memory: MemoryPass | Skipped = Skipped(reason="this Recording holds no MEMORY pass")
-    kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording holds no provenance of kernels")
-    compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording holds no compiled kernels")
+    records: CompileRecords | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    memory: MemoryPass | Skipped = Skipped(reason="this Recording has no MEMORY pass")
+    kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording has no provenance of kernels")
+    compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording has no compiled kernels")
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
@@ -175,7 +175,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
         """What pass ``name`` left: its Struct, or Skipped."""
         if name in self.__struct_fields__:
             return getattr(self, name)
-        return self.further.get(name, Skipped(reason=f"this Recording holds no {name.upper()} pass"))
+        return self.further.get(name, Skipped(reason=f"this Recording has no {name.upper()} pass"))
 
 
 class StartQuestion(Model, frozen=True, kw_only=True):
@@ -279,5 +279,5 @@ class Recording(Model, frozen=True, kw_only=True):
     runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
-    ceilings: Ceilings | Skipped = Skipped(reason="this Recording holds no ceilings")
+    ceilings: Ceilings | Skipped = Skipped(reason="this Recording has no ceilings")
     accepted: tuple[AcceptedEntry, ...] = ()  # by the project, when `kgprof profile` made it; a gate has its own

@@ -73,7 +73,7 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
         """The lines to write for it; ``name``: of the function or model that is compiled."""
         line = f"{name} = torch.compile({name}{self.settings})"
         if self.mode == AS_IS:
-            line = "# leave the program's own torch.compile as it is"
+            line = "# keep the program's own torch.compile"
         elif not self.compiles:
             line = f"# leave {name} uncompiled"
         if self.precision is Precision.TF32:
@@ -103,8 +103,8 @@ class CellTimes(Tagged, frozen=True, kw_only=True, tag="cell times"):
     clock: str
     frames: int  # that Dynamo compiled by the end
     compiled_late: int = 0  # of those, during the groups: some samples hold compilation
-    stages: CompileStages | Skipped = Skipped(reason="only a cold process listens to the compiler")
-    again_s: float | Skipped = Skipped(reason="measured in the last process alone")  # after torch.compiler.reset()
+    stages: CompileStages | Skipped = Skipped(reason="only a cold process records the compiler")
+    again_s: float | Skipped = Skipped(reason="measured in the last process only")  # after torch.compiler.reset()
     device_bytes: int | Skipped = Skipped(reason="not a GPU run")  # most that the allocator reserved, graph pools too
     host_bytes: int | Skipped = Skipped(reason="not measured")  # largest resident set, that of compiling included
 

@@ -64,7 +64,9 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
-    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not time the machine itself")  # a round's median each
+    machine: MachineSpeed | Skipped = Skipped(
+        reason="TIMING did not check the machine's speed"
+    )  # a round's median each
     host_error: tuple[float, ...] = ()  # standard error of the logarithm of each of ``machine``'s medians of host_us
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
 

@@ -45,7 +45,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     real = Path(os.path.realpath(path, strict=True))
     folder = Path(os.path.realpath(within)) if within is not None else real.parent
     if not real.is_relative_to(folder):
-        raise OSError(errno.ELOOP, f"it lies outside of {within}; put the file itself there", str(path))
+        raise OSError(errno.ELOOP, f"it is outside {within}; put the file itself there", str(path))
     if _IN_TURN:
         descriptor = os.open(folder, _FOLDER_FLAGS)
         for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
@@ -65,7 +65,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode):
         if descriptor >= 0:
             os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file (a folder, a pipe or a device); name a file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file (a folder, pipe or device); give a file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -83,7 +83,7 @@ def content(path: Path, most_bytes: int = JSON_BYTES, within: Path | None = None
     with opened(path, within) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise OSError(f"larger than {most_bytes:,} bytes, the most that kgprof reads of such a file")
+        raise OSError(f"larger than {most_bytes:,} bytes, the most that kgprof reads")
     return data
 
 
@@ -113,9 +113,9 @@ def lines(
                     break
                 yield line
             if is_long or held > longest:
-                raise OSError(f"a line is longer than {longest:,} bytes, and kgprof reads none that is")
+                raise OSError(f"a line is longer than {longest:,} bytes, the most that kgprof reads")
             if most < 0 or most_bytes < 0:
-                raise OSError("it unpacks to more lines or bytes than kgprof reads of such a file")
+                raise OSError("it unpacks to more lines or bytes than kgprof reads")
         if begun and (line := b"".join(begun)):
             yield line
 

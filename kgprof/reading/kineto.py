@@ -227,10 +227,10 @@ def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> 
             return head.lstrip()[1:]
         head, at_start = head[-_START_BYTES:], nothing
     if nothing and damage:
-        raise InputError(f"nothing of it can be read: {'; '.join(damage)}", path=name)
+        raise InputError(f"nothing in it can be read: {'; '.join(damage)}", path=name)
     if nothing:
         raise InputError("the trace is empty", path=name)
-    raise InputError("; ".join(("this is no Kineto trace: it holds no traceEvents", *damage)), path=name)
+    raise InputError("; ".join(("not a Kineto trace: it has no traceEvents", *damage)), path=name)
 
 
 # ---------------------------------------------------------------- from text to events
@@ -293,7 +293,7 @@ class _Text:
 
     def warnings(self) -> Iterator[str]:
         if not self.closed:
-            yield f"the trace breaks off: its last {len(self.rest):,} bytes hold no whole event"
+            yield f"the trace is truncated: its last {len(self.rest):,} bytes are not a complete event"
         if self.lost_bytes:
             yield f"{self.lost_bytes:,} bytes between the events could not be read"
         if self.malformed:

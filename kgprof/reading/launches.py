@@ -20,7 +20,7 @@ from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.timeline import NOBODY
 
 OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
-AFTER_STEPS = f"{OWN_SPANS}after the last whole step"  # of a program that ended while it was traced
+AFTER_STEPS = f"{OWN_SPANS}after the last complete step"  # of a program that ended while it was traced
 WAITS = (
     *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
@@ -135,7 +135,7 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     """Of the device events whose call is known, whatever stream they run on."""
     known = work.calls != NOBODY
     if not known.any():
-        return m.Skipped(reason="the trace holds no call that launched any of the device's work")
+        return m.Skipped(reason="the trace has no call that launched GPU work")
     asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
     calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
     after_ns = began_ns[first] - columns.end_ns[calls]

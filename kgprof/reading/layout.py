@@ -94,14 +94,14 @@ def resolve(path: Path) -> Path:
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
-        raise InputError("no such file or folder", path=path, hint="give the folder that `kgprof profile` wrote")
+        raise InputError("file or folder not found", path=path, hint="give the folder that `kgprof profile` wrote")
     if (near / UNFINISHED).is_dir():
         hint = "run `kgprof profile` again"
         raise InputError("kgprof ended here before anything was measured", path=path, hint=hint)
     raise InputError(
-        f"no Recording here ({FOLDER}/{HEADER} is missing)",
+        f"no Recording found ({FOLDER}/{HEADER} is missing)",
         path=path,
-        hint="give the folder that `kgprof profile` wrote, or a report.html that still stands in it",
+        hint="give the folder that `kgprof profile` wrote, or the report.html inside it",
     )
 
 

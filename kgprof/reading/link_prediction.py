@@ -83,7 +83,7 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
                 name="overflow",
                 count=self.overflow,
                 kind=kinds.UNDECIDED,
-                why="a cap dropped children on their path",
+                why="they hit a size limit",
                 effect="so they rank as unproved",
             ),
             m.Tally(name="unfinished", count=self.unfinished, kind=kinds.UNFINISHED),

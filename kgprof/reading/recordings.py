@@ -62,7 +62,7 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
         with files.opened(path, folder) as file, np.load(file, allow_pickle=False) as stored:
             return {str(name): stored[f"array_{index}"] for index, name in enumerate(stored["names"])}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+        raise InputError(f"was not written by kgprof: {error}", path=path) from error
 
 
 def load(path: Path) -> m.Recording:
@@ -70,7 +70,7 @@ def load(path: Path) -> m.Recording:
     folder = layout.resolve(path)
     header = load_header(folder)
     runs = tuple(_load_run(folder, key, header) for key in header.plan.runs)
-    alone = m.Skipped(reason="there is nothing that the results could be compared with")
+    alone = m.Skipped(reason="there is nothing to compare the results with")
     without = m.Skipped(reason="kgprof ended before the results were compared") if header.plan.agreement else alone
     agreement = folder / layout.AGREEMENT
     compared = _read_if_there(agreement, m.Agreement | m.Skipped, folder) if header.plan.agreement else None
@@ -82,7 +82,7 @@ def load(path: Path) -> m.Recording:
         gate=_read_if_there(folder / layout.GATE, m.GateSettings, folder),
         accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder) or (),
         ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped, folder)
-        or m.Skipped(reason="this Recording holds no ceilings"),
+        or m.Skipped(reason="this Recording has no ceilings"),
     )
 
 
@@ -91,7 +91,7 @@ def load_header(folder: Path) -> m.RecordingHeader:
     path = folder / layout.HEADER
     version = _read(path, dict[str, Any], folder).get("schema_version")
     if not isinstance(version, int):
-        raise InputError("it has no schema_version, so this is no Recording", path=path)
+        raise InputError("not a kgprof Recording: schema_version is missing", path=path)
     if version > m.RECORDING_SCHEMA_VERSION:
         raise InputError(
             f"Recording schema {version} is newer than this kgprof reads ({m.RECORDING_SCHEMA_VERSION})",
@@ -102,7 +102,7 @@ def load_header(folder: Path) -> m.RecordingHeader:
     rounds, runs = header.options.rounds, len(header.plan.runs)
     if rounds > m.MOST_ROUNDS or runs > _MOST_RUNS:
         limits = f"{m.MOST_ROUNDS:,} rounds or {_MOST_RUNS:,} runs"
-        raise InputError(f"{rounds:,} rounds of {runs:,} runs, and kgprof reads no more than {limits}", path=path)
+        raise InputError(f"{rounds:,} rounds of {runs:,} runs, but kgprof reads at most {limits}", path=path)
     return header
 
 
@@ -113,12 +113,12 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
     probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit, folder)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
-    no_hta = "HolisticTraceAnalysis was not asked (--no-hta, or it is not installed where this was read)"
+    no_hta = "HolisticTraceAnalysis was not run (--no-hta, or it is not installed here)"
     left: dict[str, Any] = {}
     for name, declared in m.PASSES.items():
         absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
-            absent = m.Skipped(reason=f"this Recording holds no {name.upper()} pass")
+            absent = m.Skipped(reason=f"this Recording has no {name.upper()} pass")
         left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped, folder) or absent
     if isinstance(timing := left[m.PassName.TIMING], m.TimingPass):
         matches = {note: _SLOW_FIRST.fullmatch(note) for note in timing.notes}
@@ -198,7 +198,7 @@ def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | Non
         why = getattr(error, "strerror", None) or error
         return m.Skipped(reason=InputError(f"cannot be read: {why}", path=path).message)
     except msgspec.DecodeError as error:  # also where a line is of another shape
-        return m.Skipped(reason=InputError(f"is not what kgprof writes: {error}", path=path).message)
+        return m.Skipped(reason=InputError(f"was not written by kgprof: {error}", path=path).message)
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _read_log(path: Path, within: Path) -> str:
 
 
 def _read_if_there(path: Path, kind: Any, within: Path) -> Any:
-    """A Struct, or Skipped, of ``kind``, which may be a union; None where there is no such file."""
+    """A Struct, or Skipped, of ``kind``, which may be a union; None if there is no such file."""
     return _read(path, kind, within) if path.exists() else None
 
 
@@ -259,4 +259,4 @@ def _read(path: Path, kind: type[T], within: Path) -> T:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     except msgspec.DecodeError as error:
-        raise InputError(f"is not what kgprof writes: {error}", path=path) from error
+        raise InputError(f"was not written by kgprof: {error}", path=path) from error

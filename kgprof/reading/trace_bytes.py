@@ -51,8 +51,8 @@ class TraceBytes:
                 return
             if self._packed and self._unpacked > max(files.EXPANSION_FROM, files.MAX_EXPANSION * self._packed):
                 self.warnings.append(
-                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, which no trace does: "
-                    f"only its first {self._unpacked:,} bytes were read"
+                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, which is not "
+                    f"plausible: only its first {self._unpacked:,} bytes were read"
                 )
                 return
 
@@ -77,4 +77,4 @@ class TraceBytes:
                 pending = member.unused_data if member.eof else member.unconsumed_tail
         if not member.eof:
             yield member.flush()
-            self.warnings.append(f"the gzip data breaks off after {self._unpacked:,} unpacked bytes")
+            self.warnings.append(f"the gzip data is truncated after {self._unpacked:,} unpacked bytes")

@@ -32,9 +32,11 @@ def shipped_cache(
     Raises OSError where ``scratch`` cannot be written, KeyboardInterrupt where a signal came.
     """
     if programs.is_program(options.workload):
-        return m.Skipped(reason="a script has no first call of its own; a function of it has, named as file.py:name")
+        return m.Skipped(reason="a script has no first call to time; name one of its functions: file.py:name")
     if cell != m.Cell(mode=cell.mode, size=cell.size):
-        return m.Skipped(reason=f"only Inductor with the program's own shapes and precision is tried, not {cell.name}")
+        return m.Skipped(
+            reason=(f"only Inductor with the program's own shapes and precision can be tried, not {cell.name}")
+        )
     artifacts, starts, timeout_s = scratch / "artifacts.bin", [], options.timeout_s
     key = m.RunKey(strategy=strategy, mode=cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
@@ -48,7 +50,7 @@ def shipped_cache(
             return m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
-            return m.Skipped(reason="torch packed nothing: no graph of this run can be cached")
+            return m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")
     return m.ShippedCache(cell=cell.name, cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size)
 
 

@@ -218,14 +218,16 @@ class _Attempt:
         if move and not seen:
             raise _NotComparableError(BLIND)
         if not any(expected):
-            raise _NotComparableError("the function returns no tensor and writes none, so there is nothing to compare")
+            raise _NotComparableError(
+                "the function neither returns nor writes a tensor, so there is nothing to compare"
+            )
         frozen = worst(expected, again)
         if _differing(frozen):
             return self._unrepeatable(frozen, got, call, copied=copied)
         difference = worst(expected, got)
         if _differing(difference) and self.case.mode != m.EAGER and not move:  # as-is may hold a compiled function
             if drawn and self.case.way is m.CaptureWay.CALL:
-                why = "the function draws random numbers, and compiled code draws others than eager from the same seed"
+                why = "the function draws random numbers, and compiled code draws different ones from the same seed"
                 raise _NotComparableError(why)
             if self.case.way is not m.CaptureWay.CALL:
                 difference = self._against_compiled(difference, got)
@@ -247,7 +249,7 @@ class _Attempt:
         repeated = self._rounds(call, move=self.case.rebound, vary=not copied)
         if self.case.way is m.CaptureWay.CALL or _differing(worst(got, repeated)):
             raise _NotComparableError("two calls in eager mode from the same tensors and seed give different results")
-        why = "the result depends on something besides tensors (Python state, a clock), which the graph has frozen"
+        why = "the result depends on something besides tensors (Python state, a clock), which is frozen in the graph"
         return replace(self._ended(m.CaptureOutcome.WRONG, frozen), why=why)
 
     def _against_compiled(
@@ -257,7 +259,9 @@ class _Attempt:
         outside = worst(self._rounds(lambda number: self._called(), move=False), got)
         if not _differing(outside):
             note = "equal to the compiled function outside of a graph, which itself differs from eager mode"
-            drawn = "compared with the compiled function outside of a graph: it draws other random numbers than eager"
+            drawn = (
+                "compared with the compiled function outside of a graph: it draws different random numbers from eager"
+            )
             self.answer = replace(self.answer, notes=(*self.answer.notes, drawn if self.answer.random else note))
             return outside
         return difference

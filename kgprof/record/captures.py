@@ -161,11 +161,11 @@ def _result(case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipp
         return msgspec.structs.replace(
             made,
             outcome=m.CaptureOutcome.HUNG,
-            why=f"{trial.exit.message}, in its phase {phase}",
+            why=f"{trial.exit.message} (phase: {phase})",
             stacks=trial.log[-_STACK_CHARS:],
-            native_stacks=native[0] if native else m.Skipped(reason="the process ended by itself"),
+            native_stacks=native[0] if native else m.Skipped(reason="the process exited"),
         )
-    why = f"the process ended in its phase {phase}: {trial.exit.words}"
+    why = f"the process ended in phase {phase}: {trial.exit.words}"
     if phase == "load":
         return msgspec.structs.replace(made, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=why)
     return msgspec.structs.replace(made, why=why)

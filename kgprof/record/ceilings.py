@@ -47,7 +47,7 @@ PRODUCTS = (
 def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     """A few seconds of the whole card. An operation that it cannot do is named, and the others stand."""
     if device.type != "cuda":
-        return m.Skipped(reason="a CPU run has no kernels on a device to hold against them")
+        return m.Skipped(reason="a CPU run has no GPU kernels to compare with them")
     measured: list[m.CeilingSamples] = []
     unavailable: list[str] = []
     for what, sample in _operations(device):
@@ -76,7 +76,7 @@ def copy_ceiling(device: torch.device, size_bytes: int) -> m.CeilingSamples:
         dtype="",
         unit="bytes/s",
         per_s=tuple(2 * size_bytes / each for each in seconds),
-        how=f"{size_bytes / 2**20:,.0f} MiB from one buffer to another, read and written both counted",
+        how=f"{size_bytes / 2**20:,.0f} MiB copied between buffers, counting reads and writes",
     )
 
 

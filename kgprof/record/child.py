@@ -120,7 +120,7 @@ def plan(job: Job, events: Events) -> None:
             files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
             if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
                 raise  # a fault of kgprof's
-            raised = f"{workload} raised {type(error).__name__} when it was asked what it has to run: {error}"
+            raised = f"{workload} raised {type(error).__name__} while listing its runs: {error}"
             raise WorkloadError(raised) from error
         store.write_json(Path(job.answer), made)
 
@@ -221,7 +221,7 @@ def agreement(job: Job, events: Events) -> None:
     with events.phase("agreement"):
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
         if not isinstance(workload, ComparableWorkload):
-            raise KgprofError(f"{workload.name} was comparable when the plan was made and is no longer")
+            raise KgprofError(f"{workload.name} was comparable during planning but is not any more")
         recording = Path(job.recording)
         results = {key: found for key in asked.runs if (found := recordings.read_result(recording, key)) is not None}
         judged = workload.agreement(results, asked.baseline)

@@ -279,7 +279,7 @@ class _Child:
                 return self._ended(m.Outcome.OK, exit_code=0)
             case _ if self._is_program:  # exec, another exit than Python's, a stdout that could not be flushed
                 outcome = m.Outcome.EXITED if code else m.Outcome.OK
-                return self._ended(outcome, f"exit code {code}, of which Python said nothing" if code else "")
+                return self._ended(outcome, f"exit code {code}, and Python printed nothing" if code else "")
         return self._ended(m.Outcome.RAISED, f"the process exited with code {code}")
 
     def _ended(

@@ -17,7 +17,7 @@ from kgprof import model as m
 
 def compiled_kernels(device: torch.device) -> m.CompiledKernels | m.Skipped:
     if device.type != "cuda":
-        return m.Skipped(reason="on a CPU Inductor generates C++, which has no such figures")
+        return m.Skipped(reason="not available for the C++ that Inductor generates on a CPU")
     inductor = sys.modules.get("torch._inductor.codecache")  # not imported for this: what has not been used has none
     try:
         modules = tuple(inductor.PyCodeCache.modules) if inductor is not None else ()

@@ -57,7 +57,7 @@ class EagerCalls(Source):
 
     def listen(self, undo: ExitStack) -> None:
         if not hasattr(torch._C, "_current_autograd_node") or not hasattr(torch.autograd, "_get_sequence_nr"):
-            self.unavailable = "this torch does not say which node of autograd an operator belongs to"
+            self.unavailable = "this torch does not say which autograd node an operator belongs to"
             return
         if _get_current_dispatch_mode() is not None:
             self.unavailable = "the program has set a TorchDispatchMode of its own"

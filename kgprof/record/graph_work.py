@@ -62,7 +62,7 @@ class GraphWatch(Source):
                 wrapper.memory_plan_reuse,
             )
         except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch says nothing of the graphs that it compiles ({error})"
+            self.unavailable = f"this torch does not describe the graphs that it compiles ({error})"
             return
 
         def compile_fx(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:

@@ -50,10 +50,10 @@ Rows = Sequence[Mapping[str, Any]]
 OK, EMPTY, RAISED, NOT_CALLED = "ok", "empty", "raised", "not called"
 COMMUNICATION = "nccl"
 PACKAGES = ("HolisticTraceAnalysis", "traceinsight", "pandas", "numpy")
-ON_A_CPU = "HTA analyses what ran on a GPU, and the trace holds nothing that did"
+ON_A_CPU = "HTA analyses what ran on a GPU, and the trace has no GPU work"
 
-GRAPHS_UNKNOWN = "it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph"
-LAUNCHES_UNKNOWN = "it does not know cuLaunchKernel and would leave out every kernel that Triton launched"
+GRAPHS_UNKNOWN = "it ignores cudaGraphLaunch, so it would miss every kernel of a CUDA graph"
+LAUNCHES_UNKNOWN = "it ignores cuLaunchKernel, so it would miss every Triton kernel"
 MEMORY_BYTES = 4 * 2**30  # it takes some 1.3 GB for a million events
 
 
@@ -76,16 +76,16 @@ def asked(
             if on_gpu and (again or not kept.exists()) and files.stands(trace, Path(recording.folder)):
                 left_s = min(limit_s, until - time.monotonic())
                 if left_s <= 0:
-                    why = f"HTA had {all_s:g} s for all traces of this Recording, and those before it took them"
+                    why = f"HTA's {all_s:g} s for all traces of this Recording were used up"
                     answers[run.key] = m.Skipped(reason=why)
                     continue
-                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug} (for {left_s:.0f} s at most)")
+                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug} (at most {left_s:.0f} s)")
                 answers[run.key], is_its_own = ask(trace, left_s)
                 if is_its_own:
                     with contextlib.suppress(KgprofError):  # what cannot be written to is read all the same
                         store.write_json(kept, answers[run.key])
     except KeyboardInterrupt:
-        say("interrupted: the report goes without the rest of HolisticTraceAnalysis")
+        say("interrupted: the report omits the remaining HolisticTraceAnalysis results")
     runs = tuple(msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs)
     return msgspec.structs.replace(recording, runs=runs)
 
@@ -108,12 +108,12 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return m.Skipped(reason=f"HTA gave no answer within {limit_s:.0f} s"), False
+            return m.Skipped(reason=f"HTA timed out after {limit_s:.0f} s"), False
         except OSError as error:
             return m.Skipped(reason=f"HTA's process could not be started: {error.strerror or error}"), False
         if ended.returncode == 0:
             return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
-    said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
+    said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or ["it printed nothing"]
     return m.Skipped(reason=f"HTA's process ended with code {ended.returncode}: {said[-1]}"), False
 
 
@@ -141,7 +141,7 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     if isinstance(hta, m.Skipped):
         return hta
     graphs = GRAPHS_UNKNOWN if columns.named(*GRAPH_LAUNCH_PREFIXES).any() else ""
-    alone = "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace holds no communication"
+    alone = "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
     answers: dict[str, Rows] = {}
     calls: list[m.HolisticCall] = []
     for name, call, unless in _questions(hta, graphs, alone):

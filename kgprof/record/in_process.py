@@ -36,7 +36,7 @@ from kgprof.record.tensor_probe import Buffers, TensorProbe
 from kgprof.record.torch_trace import CompileSources
 
 WORKLOAD = "kgprof.watch"
-_NOT_HERE = m.Skipped(reason="kgprof.watch takes no such pass")
+_NOT_HERE = m.Skipped(reason="kgprof.watch does not run this pass")
 
 _listening: list[InProcess] = []  # one at most
 
@@ -77,13 +77,13 @@ class InProcess:
         for before in tuple(_listening):
             if before.in_block or before._step is not None:
                 raise UsageError(
-                    f"{before._name} is being watched, and one process watches one thing at a time",
+                    f"{before._name} is already being watched; a process can watch one thing at a time",
                     hint="Leave its with-block or call its stop() first.",
                 )
             before.end()
             before.replaced_by = self._name
-            instead = f"kgprof.watch: {self._name} is watched from here on, in place of {before._name} of before"
-            warnings.warn(f"{instead}; one process watches one thing at a time", stacklevel=4)
+            instead = f"kgprof.watch: {self._name} is watched from now on instead of {before._name}"
+            warnings.warn(f"{instead}; a process can watch one thing at a time", stacklevel=4)
         with ExitStack() as stack:
             for source in (*self._compile.sources, self._syncs, self._tensors):
                 stack.enter_context(source)
@@ -168,7 +168,7 @@ class InProcess:
                 steady_from=self._warmup,
                 syncs=read,
                 tensors=held,
-                peaks=m.Skipped(reason="kgprof.watch shares its process with whatever else is in it"),
+                peaks=m.Skipped(reason="kgprof.watch shares its process with other code"),
                 sources=self._typed(project_sources.of_files(named, self._project), named),
                 capture_unavailable=unavailable((self._syncs, self._tensors)),
             ),
@@ -186,7 +186,7 @@ class InProcess:
 def _environment(device: torch.device) -> m.Environment:
     """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
     return foreign.environment(
-        reason="kgprof.watch does not ask",
+        reason="not collected by kgprof.watch",
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
         python=platform.python_version(),
         torch=str(torch.__version__),

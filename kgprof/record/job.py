@@ -109,7 +109,7 @@ def not_asked_for(options: m.Options, name: m.PassName) -> str:
     if options.wants(name):
         return ""
     return (
-        "only the COMPILE pass was asked for"
+        "only the COMPILE pass was requested"
         if options.passes == (m.PassName.COMPILE,)
-        else f"{name.upper()} was not asked for"
+        else f"{name.upper()} was not requested"
     )

@@ -49,7 +49,7 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     if len(having) == 1:
         return having[0]
     if having:
-        raise UsageError(f"{len(having)} runs have a trace", hint=f"name one with --run: {_slugs(having)}")
+        raise UsageError(f"{len(having)} runs have a trace", hint=f"choose one with --run: {_slugs(having)}")
     reasons = [_why(recording, run, wanted) for run in runs.values()]
     if slug is None:
         hint = f"{next(iter(runs))}: {reasons[0]}" if runs else ""
@@ -73,7 +73,7 @@ def _why(recording: m.Recording, run: m.RunRecord, wanted: Sequence[m.PassName])
     traced = run.left_by(name)
     if isinstance(traced, m.Skipped):
         return f"there is no {name.upper()} pass: {traced.reason}"
-    return f"the trace of {name.upper()} is not where it was kept ({layout.trace_path(recording, run.key, name)})"
+    return f"the trace of {name.upper()} was moved or deleted ({layout.trace_path(recording, run.key, name)})"
 
 
 def _slugs(found: Sequence[KeptTrace]) -> str:

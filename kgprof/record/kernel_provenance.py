@@ -45,7 +45,7 @@ SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin wher
 # Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
-NO_STAGES = m.Skipped(reason="a program is not kept waiting for its kernels to be compiled once more")
+NO_STAGES = m.Skipped(reason="kernels are not compiled a second time while a program waits")
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
@@ -79,7 +79,7 @@ class KernelProvenance(Source):
 
             before = config.trace.provenance_tracking_level
         except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch keeps no provenance of kernels ({error})"
+            self.unavailable = f"this torch records no provenance of kernels ({error})"
             return
         LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
@@ -171,7 +171,7 @@ class FallbackProvenance(Source):
             original = scheduler.codegen_extern_call
             getattr(debug, HANDLE)
         except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not say what it leaves out of the provenance of kernels ({error})"
+            self.unavailable = f"this torch does not say which kernels lack provenance ({error})"
             return
 
         def watched(this: Any, scheduler_node: Any) -> Any:
@@ -201,7 +201,7 @@ class KernelWatch(Source):
             users = [importlib.import_module(name) for name in USERS]
             original = getattr(debug, WATCHED)
         except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch says nothing of the kernels that it generates ({error})"
+            self.unavailable = f"this torch does not describe the kernels that it generates ({error})"
             return
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
@@ -305,7 +305,7 @@ def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
     if type(kernel).__name__ == SCATTER:
         return _of_scatter(kernel)
     if any(word in kernel_name for word in INDEXED):
-        return m.KernelWork(unknown="what it moves depends on the indices that it is given")
+        return m.KernelWork(unknown="the bytes it moves depend on its indices")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
     flops = (node.estimate_flops() if node is not None else None) or None
     results = _results(kernel)

@@ -30,12 +30,12 @@ SUFFIXES = (".json", ".json.gz")  # .pt.trace.json[.gz] among them
 HOW = "torch.profiler's export_chrome_trace and tensorboard_trace_handler write such files"
 NOT_SHOWN = "a Kineto trace does not show it"
 NOT_SHOWN_OF = {
-    m.PassName.COMPILE: "a Kineto trace holds no records of the compiler (a TORCH_TRACE directory does)",
-    m.PassName.TIMING: "a trace's times were taken under torch.profiler",
-    m.PassName.HOST: "a Kineto trace holds operators, no profile of Python functions",
-    m.PassName.STACK: "there is one trace for each rank; where it was recorded with stacks, they are in the report",
-    m.PassName.MEMORY: "a Kineto trace holds neither the lines that read nor the addresses of tensors",
-    m.PassName.KERNELS: "there is one trace for each rank",
+    m.PassName.COMPILE: "a Kineto trace has no compiler records (a TORCH_TRACE directory has)",
+    m.PassName.TIMING: "the times in a trace were taken under torch.profiler",
+    m.PassName.HOST: "a Kineto trace has operators but no profile of Python functions",
+    m.PassName.STACK: "there is one trace per rank; stacks are in the report if it was recorded with them",
+    m.PassName.MEMORY: "a Kineto trace has neither the lines that sync nor the addresses of tensors",
+    m.PassName.KERNELS: "there is one trace per rank",
 }
 PACKED_AT = 3  # gzip's level for a file that was not packed: a trace shrinks some twelvefold, at 60 MB/s or so
 
@@ -82,20 +82,22 @@ def find(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def _in_folder(folder: Path) -> list[Path]:
     if not folder.exists():
-        raise InputError("no such file or folder", path=folder, hint=f"give a Kineto trace, or a folder of them; {HOW}")
+        raise InputError(
+            "file or folder not found", path=folder, hint=f"give a Kineto trace, or a folder of them; {HOW}"
+        )
     try:
         files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=folder, hint=HOW) from error
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
-        raise InputError("this is a Recording of kgprof's", path=folder, hint=f"kgprof report {folder} reads it again")
+        raise InputError("this is a kgprof Recording", path=folder, hint=f"kgprof report {folder} reads it again")
     if not files:
         hint = HOW
         if deeper := next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None):
-            hint = f"there are such files in {deeper}"
+            hint = f"{deeper} has such files"
         elif any(folder.glob("dedicated_log_torch_trace_*")):
             hint = f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
-        raise InputError("holds no trace (*.json, *.json.gz)", path=folder, hint=hint)
+        raise InputError("has no trace (*.json, *.json.gz)", path=folder, hint=hint)
     return files
 
 
@@ -134,7 +136,7 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
     head, trace = kineto.metadata(file, within), kineto.read(file, within)
     columns = trace.columns
     if not len(columns):
-        raise InputError("; ".join(("it holds no complete event (ph X)", *trace.warnings)), path=file.name)
+        raise InputError("; ".join(("it has no complete event (ph X)", *trace.warnings)), path=file.name)
     on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
     steps = timeline.profiler_steps(columns)
     distributed = head.get("distributedInfo")
@@ -210,11 +212,11 @@ def _name(one: Found) -> str:
 def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
     side = [other for other in every if other.against == one.against]
     if one.head.get("with_stack"):
-        yield "recorded with stacks (with_stack), which makes everything on the host take longer"
+        yield "recorded with stacks (with_stack), which slows down everything on the CPU"
     if one.rank is not None and not one.rank_in_trace:
-        yield "the trace does not say its rank (distributedInfo): it is taken from the file's name"
+        yield "the trace does not name its rank (distributedInfo), so the file name decides"
     if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
-        yield f"{same} files are of rank {one.rank}: they are kept apart, and ranks are compared by the first"
+        yield f"{same} files are of rank {one.rank}: all are shown, but ranks are compared by the first"
     if (size := one.world_size) is None:
         return
     if one is side[0] and (lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})):
@@ -237,9 +239,9 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
             cpp_kernel_profile=one.cpp_kernel_profile,
         )
     else:
-        traced = m.Skipped(reason="the trace holds no operator and no device kernel")
+        traced = m.Skipped(reason="the trace has neither operators nor GPU kernels")
     foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
-    origins = m.Skipped(reason="a Kineto trace does not say whose lines a kernel computes")
+    origins = m.Skipped(reason="a Kineto trace does not name the source lines of kernels")
     store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 

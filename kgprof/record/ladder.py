@@ -81,7 +81,7 @@ def climb(
     if not cell.compiles:
         return m.Skipped(reason="eager mode compiles nothing")
     if programs.is_program(options.workload):
-        return m.Skipped(reason="a script cannot be stepped; a function of it can, named as file.py:name")
+        return m.Skipped(reason="a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and device.startswith("cuda") else 1
     question = Question(
@@ -163,7 +163,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
     wide, eager = (left_by(question, rung) for rung in (m.Rung.FLOAT64, m.Rung.EAGER))
     if not arrays or (question.rung is not m.Rung.FLOAT64 and not eager):
         nothing = "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
-        write(m.Skipped(reason="eager left nothing to compare with" if arrays else nothing))
+        write(m.Skipped(reason="eager mode left nothing to compare with" if arrays else nothing))
         return
     own = _own_comparison(workload, question, arrays, job) if has_its_own_comparison(workload) else None
     held = own is None and question.rung is not m.Rung.FLOAT64

@@ -31,7 +31,7 @@ SCRIPT_NAME = "smallest_graph.py"
 MOST_OUTPUT = 4_000  # characters of a script's that are kept
 SCRIPT = '''"""{title}
 
-Run it by itself: exit code {differs} says that it still differs. Its inputs lie in {inputs}.
+Run it by itself: exit code {differs} says that it still differs. Its inputs are in {inputs}.
 """
 
 import sys
@@ -97,7 +97,7 @@ def smallest(
     return msgspec.structs.replace(minified, script=script.name, checked=checked)
 
 
-_NO_IMPORTS = "# (needs nothing of the program it comes from)\n"
+_NO_IMPORTS = "# (needs nothing from the original program)\n"
 
 
 def _import_of(workload: str) -> str:

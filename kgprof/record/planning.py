@@ -45,7 +45,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     elif isinstance(compiler, m.Skipped):
         why = "no C++ compiler"
     elif programs.is_program(job.options.workload):
-        why = "it is made in the program's own process, when that first asks torch.compile for Inductor, and not timed"
+        why = "the program's own process runs it when it first uses Inductor, so it is not timed"
     else:  # every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own
         why = "nothing is compiled in mode eager" if all(run.mode == m.EAGER for run in runs) else ""
     probe = m.Skipped(reason=why), False
@@ -108,9 +108,7 @@ def select_runs(workload: Workload, options: m.Options, device: torch.device) ->
     names = dict.fromkeys(run.strategy for run in usual)
     runs = [m.RunKey(strategy=name, mode=mode) for name in names for mode in modes if mode in offered[name].modes]
     if not runs:
-        raise UsageError(
-            f"no strategy that runs by default has mode {' or '.join(modes)}", hint="name the strategy with --strategy"
-        )
+        raise UsageError(f"no default strategy has mode {' or '.join(modes)}", hint="name the strategy with --strategy")
     return tuple(runs)
 
 
@@ -130,7 +128,7 @@ def refuse_if_compilation_is_off(runs: Sequence[m.RunKey]) -> None:
     if switched_off_by and compiled:
         raise UsageError(
             f"{switched_off_by} is set, so torch.compile would compile nothing in {', '.join(compiled)}",
-            hint=f"unset {switched_off_by.partition('=')[0]}, or ask for --mode {m.EAGER}",
+            hint=f"unset {switched_off_by.partition('=')[0]}, or use --mode {m.EAGER}",
         )
 
 
@@ -139,5 +137,5 @@ def refuse_without_compiler(runs: Sequence[m.RunKey], device: torch.device, comp
     if isinstance(compiler, m.Skipped) and all(m.needs_cpp_compiler(run.mode, device.type) for run in runs):
         raise UsageError(
             f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}",
-            hint=f"install g++ (apt-get install g++), name one in CXX, or ask for --mode {m.EAGER}",
+            hint=f"install g++ (apt-get install g++), name one in CXX, or use --mode {m.EAGER}",
         )

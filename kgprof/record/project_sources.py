@@ -171,7 +171,7 @@ def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, 
         source = m.SourceFile(
             sha256=hashlib.sha256(data).hexdigest(),
             text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
-            left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} that were left",
+            left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} still allowed",
             repository=str(top),
         )
         room -= len(source.text or "")

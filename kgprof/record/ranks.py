@@ -26,7 +26,7 @@ from kgprof.record import store
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
 POLL_S = 0.2
 DONE = "done.txt"  # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
-NOT_ALONE = "several ranks use the cards at once, and a ceiling is measured on one that nothing else uses"
+NOT_ALONE = "several ranks share the GPUs, and peak rates need an idle GPU"
 _RANK = re.compile(r"-rank\d+$")
 
 
@@ -52,7 +52,8 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
         rank, size = int(environment["RANK"]), int(world_size)
     except ValueError:
         raise UsageError(
-            f"RANK={environment['RANK']} and WORLD_SIZE={world_size} are no rank", hint="unset them, or use torchrun"
+            f"RANK={environment['RANK']} and WORLD_SIZE={world_size} do not name a valid rank",
+            hint="unset them, or use torchrun",
         ) from None
     local = environment.get("LOCAL_WORLD_SIZE", world_size) == world_size
     began = _began(os.getppid()) if local else None
@@ -78,7 +79,7 @@ def agreed_folder(name: str, launched: Launch) -> Path:
     Raises UsageError where they cannot.
     """
     if launched.began is None:
-        raise UsageError("the ranks need one folder to record into", hint="name one that all of them see with -o")
+        raise UsageError("all ranks must record into one folder", hint="choose one that all ranks can see with -o")
     return Path("reports") / f"{name}-{launched.began.strftime('%Y%m%dT%H%M%SZ')}"
 
 
@@ -123,7 +124,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
-            why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s of rank 0's end"
+            why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s after rank 0 ended"
             store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
         else:
             there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)

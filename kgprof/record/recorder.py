@@ -61,6 +61,7 @@ def record(
             store.write_exit(session.folder, key, dead)
             shutil.copyfile(scratch / layout.PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
             return session.folder
+        progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
             for key in plan.runs:
                 if programs.is_program(options.workload):
@@ -133,7 +134,7 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
         return UsageError(failed.message, hint=failed.hint)
     saved = output / layout.PLAN_LOG
     saved.write_text(redact(log.read_text(encoding="utf-8", errors="replace")), encoding="utf-8")
-    hint = f"everything that it printed and its traceback: {saved}"
+    hint = f"its output and traceback: {saved}"
     if failed is not None and failed.exit_code is None:
         return KgprofError(f"the plan for {workload} failed: {failed.message}", hint=hint)
     return WorkloadError(f"{workload} could not be loaded: {ended.exit.message}", hint=hint)
@@ -179,12 +180,12 @@ class _Recording:
         written = run / layout.SCRIPT  # not there where the program ended past Python
         script = m.decode_json(written.read_bytes(), m.ScriptRun) if written.is_file() else None
         if script is not None and script.work_is_in is not None:
-            why = "the program only launches others: run again, it would launch them again and have no step to time"
+            why = "the program only launches other processes and has no step to time"
         elif took_s >= below_s:
-            limit = f"only a program that takes less than {below_s:g} s is run again without asking"
-            why = f"{limit}, and this one took {took_s:.0f} s: --passes with timing in it"
+            limit = f"only a program that takes less than {below_s:g} s is run again automatically"
+            why = f"{limit}; this one took {took_s:.0f} s (add timing to --passes)"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike
-            why = "the ranks of one launch are not run again without asking: --passes with timing in it"
+            why = "launched ranks are not run again automatically (add timing to --passes)"
         elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
         timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
@@ -231,7 +232,7 @@ class _Recording:
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
         if self._plan.device != "cuda":
-            why = "a CPU run has no kernels on a device to hold against them"
+            why = "a CPU run has no GPU kernels to compare with them"
         elif programs.is_program(self.header.options.workload) and ranks.launch(os.environ) is not None:
             why = ranks.NOT_ALONE
         else:
@@ -256,9 +257,9 @@ class _Recording:
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
         if self._plan.device != "cpu":
-            return "on CUDA the trace itself names the device's kernels"
+            return "not needed on a GPU"
         if key.mode == m.EAGER:
-            return "mode eager has no kernels of Inductor's"
+            return "mode eager has no Inductor kernels"
         compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
         if key.mode == m.AS_IS and compiled is not None and not compiled.compilations:
             return "nothing was compiled"
@@ -309,7 +310,7 @@ class _Recording:
         if fault is not None and fault.unwritable:
             raise OutputError(fault.message, hint=fault.hint)
         if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
-            where = f"{options.workload} ended by itself; its log, with what kgprof failed at: {log}"
+            where = f"{options.workload} finished, but kgprof failed; see its log: {log}"
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 

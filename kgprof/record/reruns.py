@@ -60,7 +60,7 @@ class Rerun:
         began = self._steps.boundaries(kind)[-1] if begins else self._began_ns
         took = (ended_ns - began) / 1e3
         what = "from its only step on" if begins else "from its first line to its end"
-        note = f"TIMING: one rerun of the program {what}, compilation included; {lacking.reason}"
+        note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
         return m.TimingPass(clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,))
 
     def _marked(self, kind: Kind) -> None:
@@ -86,13 +86,13 @@ class Clock:
         warmup, kind = self._options.warmup, self._steps.chosen
         step_us = [(after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))]
         if kind is None or not step_us:
-            self.result = m.Skipped(reason="the rerun for TIMING saw no whole step")
+            self.result = m.Skipped(reason="the rerun for TIMING saw no complete step")
             return
         first = warmup if len(step_us) > warmup else 0
         kept = tuple(step_us[first : self._options.max_steps])
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         from_to = f"steps {first} to {first + len(kept) - 1} of one rerun of the program{short}"
-        note = f"TIMING: {from_to}; a step is {kind.words}, and its time is the host's up to the next"
+        note = f"TIMING: {from_to}; a step is {kind.words}; its time is CPU time until the next"
         self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
 
 
@@ -128,7 +128,7 @@ class HostProfile(Clock):
         if self.result is not None:
             return
         self._profiler.disable()
-        why = f"the rerun for HOST had no whole step after --warmup {self._options.warmup}"
+        why = f"the rerun for HOST had no complete step after --warmup {self._options.warmup}"
         self.result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
 
 

@@ -217,7 +217,7 @@ class Capture:
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)
         if m.PassName.TRACE not in place.options.passes:
-            self._window.result = m.Skipped(reason="the TRACE pass was not asked for")
+            self._window.result = m.Skipped(reason="the TRACE pass was not requested")
         self._stack = ExitStack()
         self._flags = flags(os.environ)
         self._began = self._written = time.monotonic()
@@ -276,7 +276,7 @@ class Capture:
             return f"{plural(limit, 'step')} (--max-steps)"
         if self._options.duration_s is not None and now - self._began > self._options.duration_s:
             return f"{self._options.duration_s:g} s (--duration)"
-        return f"{self._steps.current + 1:,} marks of steps, which are as many as are kept" if self._steps.full else ""
+        return f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps" if self._steps.full else ""
 
     def _step_count(self, kind: Kind | None) -> int:
         """With the one that the program's end cut off, where marks begin steps and it was watched."""
@@ -341,7 +341,7 @@ class Capture:
 
     def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
-            return m.Skipped(reason="the MEMORY pass was not asked for")
+            return m.Skipped(reason="the MEMORY pass was not requested")
         step_us, steady_from = self._ended_us(kind), self._options.warmup
         if kind is None:  # one window, in which all of it happens
             step_us, steady_from, number = ((time.monotonic() - self._began) * 1e6,), 0, lambda label: 0
@@ -360,8 +360,8 @@ class Capture:
                 msgspec.structs.replace(one, captured_in=number(one.captured_in), replays=_summed(one.replays, number))
                 for one in graphs
             ),
-            tensors=m.Skipped(reason="a script is not compiled under the probes: they change what is compiled"),
-            peaks=m.Skipped(reason="not measured in a script: its one run holds compilation and the profiler"),
+            tensors=m.Skipped(reason="scripts are not compiled under the probes, which change what is compiled"),
+            peaks=m.Skipped(reason="not measured in a script, whose single run includes compilation and the profiler"),
             capture_unavailable=unavailable((self._syncs,)),
         )
 
@@ -387,23 +387,23 @@ class Capture:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
             none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
-            yield f"the program has no steps: {none}; a time is the whole program's"
+            yield f"the program has no steps: {none}; times are of the whole program"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             yield f"a step is {kind.words}{f' (also seen: {others})' if others else ''}"
         if self._stopped:
-            yield f"the recording stopped after {self._stopped}; the program ran on"
+            yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
             if self._window.kind not in (None, kind):
                 each = self._window.kind.words
-                yield f"the steps of TRACE are each {each}: the first of the other kind came later"
+                yield f"a step of TRACE is {each}, because the first step of the other kind came later"
         now = flags(os.environ)
         if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
-            yield f"the program itself set {late}, after torch had been imported to listen: perhaps too late"
+            yield f"the program itself set {late}, after kgprof had imported torch, so it may have had no effect"
         if unfinished:
-            yield "the process ended without a word: what came after the last mark that was written is missing"
+            yield "the process ended abruptly: what followed the last written mark is missing"
 
 
 Watcher = Capture | Rerun
@@ -437,7 +437,7 @@ def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str
     """The traced steps beside those just before them."""
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
-        return f"{steps}; there is no step without the profiler after warm-up to set them against"
+        return f"{steps}; no step after warm-up ran without the profiler to compare with"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
-    against = f"{traced:,.0f} us under torch.profiler, {bare:,.0f} us in the {len(bare_us)} before it (medians)"
-    return f"{steps} of {against}: {traced / bare:.2f} times; COMPILE's listeners were on in both"
+    against = f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} steps before it (medians)"
+    return f"{steps}: {against}, a ratio of {traced / bare:.2f}; COMPILE's listeners were on in both"

@@ -84,7 +84,7 @@ def compare_policies(
     calls = tuple(sizes) or seen.sizes
     if len(set(calls)) < 2:
         return m.Skipped(
-            reason=f"the program calls {seen.function} with one size only, {calls[0]}; --sizes gives others"
+            reason=f"the program calls {seen.function} with one size only ({calls[0]}); give others with --sizes"
         )
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:
@@ -131,7 +131,7 @@ def lines_for(
     cell = msgspec.structs.replace(cell, dynamic=dynamic.get(policy, m.Dynamic.AS_IS))
     lines = [f"compiled = torch.compile({seen.function}{cell.settings})"]
     if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
-        lines.insert(0, f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # a graph for each size")
+        lines.insert(0, f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # one graph per size")
     if cell.precision is m.Precision.TF32:
         lines.insert(0, m.TF32_LINE)
     call = f"result = compiled({tensor})"
@@ -262,7 +262,7 @@ def captured(question: Question, options: m.Options) -> Called:
         for called in calls:
             if called.sizes:
                 return called
-    raise UsageError(f"{options.workload} gives no tensor to what it compiles", hint=HINT)
+    raise UsageError(f"{options.workload} passes no tensor to its compiled function", hint=HINT)
 
 
 def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:

@@ -24,7 +24,7 @@ MOST_CALLS = 2_000_000  # of functions, over all steps: an event each, with some
 STACK_BYTES = 12 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 NO_STACKS = (
     "capture Python stacks unavailable: torch.profiler's with_stack=True gave no python_function events (this torch "
-    "gives none, or another profiler held Python's hook)"
+    "has none, or another profiler held Python's hook)"
 )
 _PYTHON_EVENT = b'"python_function"'
 
@@ -50,7 +50,7 @@ def stack_pass(
     """
     meant = min(options.steps, STEPS)
     if calls_a_step > MOST_CALLS:
-        return m.Skipped(reason=f"{too_many(1, calls_a_step)}, and each is an event")
+        return m.Skipped(reason=f"{too_many(1, calls_a_step)}, and each is one event")
     steps = max(1, min(meant, int(MOST_CALLS / calls_a_step) if calls_a_step else meant))
     cut = "" if steps == meant else fewer(too_many(meant, calls_a_step), meant)
     while True:

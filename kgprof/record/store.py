@@ -36,7 +36,9 @@ def clear(output: Path) -> None:
 def create(folder: Path, header: m.RecordingHeader) -> None:
     """Start a Recording in ``folder``. Raises UsageError when it already holds one, OutputError."""
     if (folder / HEADER).exists():
-        raise UsageError(f"{folder} already holds a Recording", hint="name another folder with -o, or remove this one")
+        raise UsageError(
+            f"{folder} already holds a Recording", hint=("choose another folder with -o, or remove this one")
+        )
     write_json(folder / HEADER, header)
     write_export(folder / PRIVATE, _PRIVATE_TEXT.encode())
 
@@ -105,7 +107,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="make room, or name a place that can be written",
+            hint="free some disk space, or choose a writable place",
         ) from error
     finally:
         if not stream:

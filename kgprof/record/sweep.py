@@ -35,7 +35,7 @@ START_GUESS_S, TIMING_GUESS_S, WARM_SHARE = 6.0, 4.0, 0.25
 COMPILE_GUESS_S = {m.EAGER: 0.0, "max-autotune": 80.0, "max-autotune-no-cudagraphs": 80.0}
 INDUCTOR_GUESS_S, CAPTURE_GUESS_S = 25.0, 3.0
 LOG_KEPT = 4_000  # characters of the end of a log
-NOTHING_COMPILED = "nothing was compiled: the program calls no torch.compile, whose settings a sweep could change"
+NOTHING_COMPILED = "nothing was compiled: there is no torch.compile call whose settings a sweep could change"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,9 @@ class Session:
             asked = msgspec.structs.replace(asked, backend=grid.backends[0])
         plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact)
         if dead is not None:
-            raise WorkloadError(f"{self._options.workload} {dead.words}", hint="a sweep needs a workload that loads")
+            raise WorkloadError(
+                f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")
+            )
         self._plan, self.strategy = plan, plan.runs[0].strategy
         self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
         self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
@@ -254,7 +256,7 @@ class Session:
 
     def _left_out(self, cell: m.Cell) -> bool:
         few = "in fewer processes than the others" if self._cells[cell].processes else "in no process"
-        why = f"measured {few}: the time was up (--minutes; --resume goes on)"
+        why = f"measured {few}: time ran out (--minutes; continue with --resume)"
         self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
         return False
 
@@ -381,4 +383,6 @@ def refuse_another_question(found: m.SweepQuestion, asked: Iterable[m.SweepQuest
         names = [field.name for field in msgspec.structs.fields(m.SweepQuestion)]
         sides = ((name, getattr(found, name), getattr(questions[-1], name)) for name in names)
         why = "; ".join(f"{name} was {before!r}, is {now!r}" for name, before, now in sides if before != now)
-        raise UsageError(f"--resume: {path} answers another question: {why}", hint="name another folder with -o")
+        raise UsageError(
+            f"--resume: {path} was made with different settings: {why}", hint="choose another folder with -o"
+        )

@@ -26,9 +26,9 @@ def differences(found: Arrays, eager: Arrays, wide: Arrays) -> Iterator[m.Tensor
                 name, dtypes, ours, theirs, f"only {'eager' if ours is None else 'the compiled program'} has it"
             )
         elif ours.shape != theirs.shape:
-            yield _unlike(name, dtypes, ours, theirs, f"shape {ours.shape}, in eager {theirs.shape}")
+            yield _unlike(name, dtypes, ours, theirs, f"shape {ours.shape}, but {theirs.shape} in eager")
         elif dtypes[0] != dtypes[1]:
-            yield _unlike(name, dtypes, ours, theirs, f"dtype {dtypes[0]}, in eager {dtypes[1]}")
+            yield _unlike(name, dtypes, ours, theirs, f"dtype {dtypes[0]}, but {dtypes[1]} in eager")
         else:
             yield difference(name, str(dtypes[0]), ours, theirs, wide.get(name))
 

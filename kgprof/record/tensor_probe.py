@@ -258,7 +258,7 @@ def _place(tensor: Any) -> _Place | None:
 
 
 _Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
-_NO_VERSION = "an inference tensor has no version, so writes to it are not observable"
+_NO_VERSION = "an inference tensor has no version, so writes to it cannot be observed"
 
 
 class _Made:

@@ -146,7 +146,7 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
         timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), before=step)
         timing = replace(timing, evaluation_s=())
     compiled = frames_seen_by_dynamo() - frames
-    note = f"torch compiled during TIMING ({compiled} frames): some samples hold compilation"
+    note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
     slow_first = None
     if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
         slow_first = walls[0] / statistics.median(walls[1:])
@@ -173,9 +173,7 @@ def _timed(
     while len(walls) < wanted:
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
         if walls and sum(walls) + max(walls) > budget_s:
-            early = (
-                f"{len(walls)} of {wanted} {what}: one more would have passed the {budget_s:.0f} s that TIMING may take"
-            )
+            early = f"{len(walls)} of {wanted} {what}: another would have exceeded TIMING's limit of {budget_s:.0f} s"
             break
         machine.sample()
         before()
@@ -223,7 +221,7 @@ def timed_round(
         graphs = counters["inductor"]  # in this process
         from_cache, compiled = graphs[HIT], graphs[MISS] + graphs[BYPASS]
     else:
-        why = "nothing was compiled" if dynamo is None else "this torch counts no cache hits"
+        why = "nothing was compiled" if dynamo is None else "this torch does not count cache hits"
         from_cache = compiled = m.Skipped(reason=why)
     return m.TimedRound(
         first_call_s=warm_up_s[0],

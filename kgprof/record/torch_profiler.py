@@ -21,7 +21,7 @@ from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
-AWAITING = "kgprof: waiting for the device"  # a span around the one synchronisation in the window that is ours
+AWAITING = "kgprof: GPU sync"  # a span around the one synchronisation in the window that is ours
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 

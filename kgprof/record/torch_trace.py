@@ -28,7 +28,7 @@ from kgprof.record.source import LogListener, Source, listening, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
-NOT_OUR_STEPS = m.Skipped(reason="measured only where kgprof itself calls the steps")
+NOT_OUR_STEPS = m.Skipped(reason="measured only if kgprof itself calls the steps")
 NO_CACHE = m.CacheFolder(files=0, bytes=0)
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
@@ -169,7 +169,7 @@ class TorchLogs(Source):
 
     def listen(self, undo: ExitStack) -> None:
         if "TORCH_LOGS" in os.environ:
-            self.unavailable = "TORCH_LOGS is set, so the log holds what it asks for"
+            self.unavailable = "TORCH_LOGS is set, so the log follows it"
             return
         try:
             undo.callback(_remember_loggers())

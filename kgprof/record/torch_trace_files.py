@@ -34,7 +34,7 @@ from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
 
 FILES = "dedicated_log_torch_trace_*.log"
-NOT_THERE = "it is not in a TORCH_TRACE directory"
+NOT_THERE = "a TORCH_TRACE directory does not contain it"
 UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
 LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
 MOST_BYTES = 2**34  # of a file, unpacked
@@ -139,8 +139,8 @@ def read_file(path: Path, within: Path | None = None) -> TraceFile:
     if not found.seen:
         empty = path.stat().st_size == 0
         cut = f" ({found.cut})" if found.cut else ""
-        what = "it is empty" if empty else f"it holds no record of torch's structured trace{cut}"
-        raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} into DIR")
+        what = "it is empty" if empty else f"it has no record of torch's structured trace{cut}"
+        raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} to DIR")
     if not found.cut and found.last_is_short:
         found.cut = "ends in the middle of a record"
     return found
@@ -167,7 +167,7 @@ def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tupl
             found.damaged += 1
             foreign_lines += 1
         if foreign_lines > MOST_FOREIGN:
-            raise OSError(f"more than {MOST_FOREIGN:,} of its lines are no record of torch's")
+            raise OSError(f"more than {MOST_FOREIGN:,} of its lines are not torch records")
 
 
 # ---------------------------------------------------------------- the directory
@@ -190,7 +190,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
             unread.append(error.message)
     if not files:
         raise InputError(
-            f"none of its {len(paths)} files holds a record of torch's structured trace",
+            f"none of its {len(paths)} files has a record of torch's structured trace",
             path=path,
             hint=unread[0],
         )
@@ -203,7 +203,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
 
 def _paths(path: Path) -> list[Path]:
     if not path.exists():
-        raise InputError("no such file or folder", path=path, hint="give the directory that TORCH_TRACE named")
+        raise InputError("file or folder not found", path=path, hint="give the directory that TORCH_TRACE named")
     if not path.is_dir():
         return [path]
     try:
@@ -213,8 +213,8 @@ def _paths(path: Path) -> list[Path]:
     if found:
         return found
     deeper = next((one.parent for one in path.rglob(FILES)), None)
-    hint = f"there are some in {deeper}" if deeper else "TORCH_TRACE=DIR python program.py makes torch write them"
-    raise InputError(f"holds no {FILES}", path=path, hint=hint)
+    hint = f"{deeper} has some" if deeper else "TORCH_TRACE=DIR python program.py makes torch write them"
+    raise InputError(f"has no {FILES}", path=path, hint=hint)
 
 
 def record_directory(path: Path, output: Path, options: m.Options) -> Path:
@@ -258,14 +258,12 @@ def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[st
         calls=0,
     )
     foreign.write_run(folder, key, m.PassName.COMPILE, compiled, reason=NOT_THERE)
-    read = (
-        f"the text of {len(sources.files)} source files was read here and now: whether it is what ran cannot be known"
-    )
-    none = "no source file is below the folder that kgprof was started in: places have no text"
+    read = f"the text of {len(sources.files)} source files was read now and may differ from what ran"
+    none = "no source file is below the current folder, so source lines are not shown"
     notes = (
         f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
-        "calls are not in it: recompiles during warm-up and after it cannot be told apart",
-        "a frame that torch skipped without a record (a generator, a dispatch mode) is not seen",
+        "calls are not in it, so recompiles during and after warm-up cannot be told apart",
+        "frames that torch skipped without a record (a generator, a dispatch mode) are missing",
         read if sources.files else none,
         *file.problems(),
         *unread,

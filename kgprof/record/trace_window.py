@@ -82,7 +82,7 @@ class TraceWindow(Source):
         if self.result is not None:
             return
         self._in_first.close()
-        too_few = f"too few steps: torch.profiler starts after {self._opens_after} and counts from the next one on"
+        too_few = f"too few steps: torch.profiler starts after {self._opens_after}"
         without = m.Skipped(reason=why or too_few)
         if self._profiler is None:
             self.result = without
@@ -133,7 +133,7 @@ class TraceWindow(Source):
 
         def prepare(this: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._ours:
-                self.close("the program runs torch.profiler itself, and there is one session a process")
+                self.close("the program runs torch.profiler itself, and a process can have only one session")
             return original(this, *args, **kwargs)
 
         undo.callback(self.close)

@@ -21,7 +21,7 @@ BUDGET_S = 15.0  # for all kernels of a run
 
 def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
     if device.type != "cuda":
-        return m.Skipped(reason="on a CPU Inductor generates C++, which g++ compiles in one stage")
+        return m.Skipped(reason="not applicable on a CPU: g++ compiles Inductor's C++ in one stage")
     inductor = sys.modules.get("torch._inductor.codecache")
     try:
         loaded = launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ())

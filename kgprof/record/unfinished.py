@@ -39,11 +39,11 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recordin
             if real == place or (path.exists() and place.exists() and path.samefile(place)):
                 why = "would be overwritten"
             elif place in real.parents:
-                why = f"lies in {output}, which would be replaced"
+                why = f"is inside {output}, which would be replaced"
             elif path in kept and real in place.parents:
-                why = f"is read, and {output} would be written into it"
+                why = f"is an input, and {output} would be written into it"
             if why:
-                raise UsageError(f"{path} {why}", hint="name another place to write to")
+                raise UsageError(f"{path} {why}", hint="choose another place to write to")
 
 
 def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
@@ -56,9 +56,7 @@ def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
         own, whose = any(map(_names_kgprof, written)), "an earlier result's"
     for name in names:
         if (output / name).exists() and not own:
-            raise UsageError(
-                f"{output / name} is in the way, and it is not {whose}", hint="name another folder with -o"
-            )
+            raise UsageError(f"{output / name} already exists and is not {whose}", hint="choose another folder with -o")
 
 
 class _Machine(msgspec.Struct):
@@ -112,7 +110,7 @@ class Unfinished:
                 self._stale = (self.recording / HEADER).stat()
         except OSError as error:
             self.__exit__()
-            hint = "name a folder that can be written with -o"
+            hint = "choose a writable folder with -o"
             raise OutputError(f"cannot write to {self.output}: {error.strerror or error}", hint=hint) from error
         return self
 
@@ -127,7 +125,7 @@ class Unfinished:
             holder = os.read(self._lock, 32).decode()
             raise UsageError(
                 f"another kgprof (process {holder}) is writing to {self.output}",
-                hint="wait for its end, or name another folder with -o",
+                hint="wait until it ends, or choose another folder with -o",
             ) from None
         except OSError:
             return  # a file system without locks

@@ -31,7 +31,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     (
         m.KernelKind.NORMALISATION,
         "normalisation",
-        "layer norm, batch norm, softmax and their kin; generated kernels in which nothing else reduces",
+        "layer norm, batch norm, softmax and the like; generated kernels with no other reduction",
     ),
     (
         m.KernelKind.POINTWISE,
@@ -57,12 +57,12 @@ KINDS: tuple[tuple[str, str, str], ...] = (
         "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers, the compiled graph's own wrapper and "
         "autograd's nodes; views and allocation, which touch no element",
     ),
-    (m.KernelKind.OTHER, "other", "names that no rule knows"),
+    (m.KernelKind.OTHER, "other", "names that no rule recognises"),
     (
         IDLE,
         "idle",
-        "CUDA: nothing on the device; CPU: no operator running, that is Python and uninstrumented code; both with the "
-        "profiler's own cost",
+        "GPU: nothing running; CPU: no operator running, only Python and uninstrumented code; both include profiler "
+        "overhead",
     ),
 )
 NAMES = {kind: name for kind, name, _ in KINDS}
@@ -94,13 +94,13 @@ def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
     busy_us = kernels.busy_us / steps_of(kernels)
     if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median > 0:
         share = f"{100 * busy_us / bare.median:.0f} %"
-        return f"device busy {milliseconds(busy_us)} of {milliseconds(bare.median)} ms, {share}, of the bare step"
+        return f"GPU busy {share} ({milliseconds(busy_us)} of {milliseconds(bare.median)} ms without the profiler)"
     return f"busy {percent(kernels.busy_us / kernels.window_us if kernels.window_us else 0.0)} under the profiler"
 
 
 def unit(kernels: m.KernelBreakdown) -> str:
     """What a row counts."""
-    return "device time" if kernels.device == "cuda" else "self time of operators"
+    return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
 def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:

@@ -14,8 +14,8 @@ from kgprof.wording import plural
 _DRAWN = 3  # calls of the picture, besides eager
 _METHOD = (
     "Each case runs in its own process with a time limit. kgprof compares its results, and every tensor that the "
-    "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first with "
-    "the inputs as they were, then twice with other values in them.",
+    "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first "
+    "with the original inputs, then twice with other values.",
     "The tolerance is a share of the largest expected value, by type (float32 0.1 %, float16 1 %, bfloat16 5 %). "
     "Rounding stays below it; a result for old inputs does not. If a compiled function differs from eager mode outside "
     "of a graph too, its capture is compared with the compiled function.",
@@ -70,7 +70,7 @@ def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
     if isinstance(advice, m.CaptureAdvice):
         warnings = tuple(("Warning", text) for text in advice.warnings)
         blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
-        yield Section(title="What to write", intro=advice.reason, blocks=blocks, folded=True)
+        yield Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True)
 
 
 def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
@@ -97,9 +97,9 @@ def _left(report: m.CaptureReport) -> Iterator[Block]:
 
 def _table(report: m.CaptureReport) -> Table:
     columns = (
-        Column("case", style="", title="what --case takes"),
+        Column("case", style="", title="name for --case"),
         Column("outcome", style=""),
-        Column("against eager", style="", title="the largest difference of an element; or why there is none"),
+        Column("against eager", style="", title="largest difference of any element, or why there is none"),
         Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
         Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
     )
@@ -109,7 +109,7 @@ def _table(report: m.CaptureReport) -> Table:
 def _row(result: m.CaptureResult) -> Row:
     answer = result.answer
     bad = result.outcome in (m.CaptureOutcome.WRONG, m.CaptureOutcome.HUNG)
-    unmeasured = missing("only a correct case is timed")
+    unmeasured = missing("only correct cases are timed")
     return row(
         Cell(result.name, title=f"the function is {result.case.words}"),
         Cell(str(result.outcome).upper() if bad else str(result.outcome), wrong=bad),
@@ -143,7 +143,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
         if blocks:
             folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
     if folds:
-        yield Section(title="What happened", blocks=tuple(folds))
+        yield Section(title="Outcomes in detail", blocks=tuple(folds))
     inputs = next((r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ())
     if inputs:
         rows = [
@@ -156,7 +156,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
             for each in inputs
         ]
         table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
-        intro = "Tensors that the function reads, did not make and does not write; its parameters are not among them."
+        intro = "Tensors that the function reads but neither creates nor writes, except its parameters."
         yield Section(title="Inputs", intro=intro, blocks=(table,))
 
 

@@ -11,6 +11,7 @@ from kgprof.render.finding_groups import where
 from kgprof.render.gate_text import LENGTH, NAME, aligned, verdict
 from kgprof.wording import plural
 
+REGRESSION = "REGRESSION"  # what a comparison that fails is called
 _CAUSES = 5
 _FINDINGS = 10  # of each status
 _COLUMNS = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
@@ -25,7 +26,7 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
         made = f"{one_line(side.created_utc, 40)}{one_line(commit + dirty, NAME)}"
         yield f"  {name}: {one_line(side.source, 200)} ({made})"
     yield ""
-    yield from verdict(profile.verdict)
+    yield from verdict(profile.verdict, REGRESSION)
     yield ""
     yield from _causes(compared, root)
     yield from _table(compared)
@@ -39,16 +40,20 @@ def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
     worse = any(not isinstance(run.explained_us, m.Skipped) for run in compared.runs)
     yield "likely cause" if worse else "what changed"
     for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
-        of = f"{cause.run.slug}: " if cause.run else ""
-        share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
-        text = f"{cause.cause}: {of}{where(cause.location, root)}{cause_text(cause)}{share}"
-        yield f"  {number}. {one_line(text, LENGTH)}"
+        yield f"  {number}. {one_line(caused(cause, compared, root), LENGTH)}"
     if len(compared.causes) > _CAUSES:
         yield f"  and {len(compared.causes) - _CAUSES} more"
     for run in compared.runs:
         if said := account(run):
             yield "  " + one_line("; ".join((said, *run.notes)), LENGTH)
     yield ""
+
+
+def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
+    """Kind, run, place, sentence, and how much of the change it accounts for."""
+    of = f"{cause.run.slug}: " if cause.run else ""
+    share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
+    return f"{cause.cause}: {of}{where(cause.location, root)}{cause_text(cause)}{share}"
 
 
 def _table(compared: m.Comparison) -> Iterable[str]:
@@ -69,7 +74,7 @@ def _table(compared: m.Comparison) -> Iterable[str]:
         row[-1] += f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
     yield from aligned((_COLUMNS, *rows), [column.number for column in table.columns])
     if hidden := len(metrics) - len(shown):
-        yield f"{plural(hidden, 'further metric')} the same or not observed"
+        yield f"{plural(hidden, 'metric')} unchanged or not measured"
     for note in dict.fromkeys(metric.note for metric in shown if metric.note):
         yield f"note: {one_line(note, LENGTH)}"
     yield ""
@@ -100,12 +105,12 @@ def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterabl
 
 def _trust(compared: m.Comparison) -> Iterable[str]:
     if compared.environment:
-        so = "compared all the same, as asked" if compared.comparable else "so no time is judged"
+        so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
         yield f"the environments differ, {so}"
         for change in compared.environment:
             yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
     for setting in compared.settings:
-        yield f"asked for otherwise: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
+        yield f"settings differ: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
     for run in compared.runs:
         if run.status is not m.Presence.BOTH:
             yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, NAME)}"

@@ -135,7 +135,7 @@ def allowed(metric: m.ComparedMetric) -> str:
 
 def sentence(metric: m.ComparedMetric) -> str:
     """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
-    inside = [f"{value(metric, metric.head)}, was {value(metric, metric.base)}", interval(metric)]
+    inside = [f"{value(metric, metric.base)} → {value(metric, metric.head)}", interval(metric)]
     inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", metric.note]
     said = "; ".join(part for part in inside if part)
     return f"{metric.name} of {metric.run.slug}: {metric.verdict}, {change(metric)} ({said})"
@@ -161,7 +161,7 @@ def more_ms(us: float, of_us: float) -> str:
 
 
 def cause_text(cause: m.Cause) -> str:
-    seen = f"; seen in the traces as {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
+    seen = f"; in the traces: {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
     return f"{cause.text}{seen}"
 
 
@@ -174,12 +174,12 @@ def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str,
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
     """ "explains 4.1 of 4.5 ms a step"; or why it is not known how much."""
     if isinstance(cause.explains_us, m.Skipped):
-        return f"explains no measured time: {cause.explains_us.reason}"
+        return f"effect on step time unknown: {cause.explains_us.reason}"
     run = next((run for run in runs if run.run == cause.run), None)
     if run is None or isinstance(run.delta_us, m.Skipped):
-        return f"explains {more_ms(cause.explains_us, cause.explains_us)}"
+        return f"accounts for {more_ms(cause.explains_us, cause.explains_us)}"
     of = run.delta_us
-    return f"explains {more_ms(cause.explains_us, of)} of {more_ms(of, of)} a {run.per}"
+    return f"accounts for {more_ms(cause.explains_us, of)} of the {more_ms(of, of)} per {run.per}"
 
 
 def unexplained(causes: Sequence[m.Cause]) -> str:
@@ -187,7 +187,7 @@ def unexplained(causes: Sequence[m.Cause]) -> str:
     reasons = {cause.explains_us.reason if isinstance(cause.explains_us, m.Skipped) else "" for cause in causes}
     if len(causes) < 2 or len(reasons) > 1 or reasons == {""}:
         return ""
-    return f"None of these explains measured time: {reasons.pop()}"
+    return f"Effect on step time unknown: {reasons.pop()}"
 
 
 def account(run: m.RunComparison) -> str:
@@ -195,9 +195,9 @@ def account(run: m.RunComparison) -> str:
     if isinstance(run.delta_us, m.Skipped) or isinstance(run.explained_us, m.Skipped):
         return ""
     whole = run.delta_us
-    said = f"{run.run.slug}: {more_ms(whole, whole)} a {run.per}"
+    said = f"{run.run.slug}: {more_ms(whole, whole)} per {run.per}"
     if not run.explained_us:
-        return f"{said}, none of it explained"
+        return f"{said}, unexplained"
     left = "" if isinstance(run.remainder_us, m.Skipped) else f", {more_ms(run.remainder_us, whole)} not explained"
     return f"{said}; {more_ms(run.explained_us, whole)} explained{left}"
 
@@ -263,8 +263,8 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
 
 def comparability(comparison: m.Comparison) -> str:
     if not comparison.environment:
-        return "Same machine, versions and settings of torch on both sides: times can be compared."
+        return "Both sides have the same machine, versions and torch settings, so times can be compared."
     differ = plural(len(comparison.environment), "fact")
     if comparison.comparable:
-        return f"The environments differ in {differ}, and were compared all the same, as was asked for."
-    return f"The environments differ in {differ}: times are not compared."
+        return f"The environments differ in {differ}; times are compared anyway, as requested."
+    return f"The environments differ in {differ}, so times are not compared."

@@ -17,12 +17,12 @@ from kgprof.wording import plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
 STAGES = (
-    ("capture_s", "C", "capture", "Dynamo: from bytecode to a graph, and the guards"),
+    ("capture_s", "C", "capture", "Dynamo: bytecode to graph, and guards"),
     ("frontend_s", "F", "frontend", "AOTAutograd and the passes over the graph"),
     ("scheduling_s", "S", "scheduling", "Inductor's lowering, partition and fusion"),
     ("code_generation_s", "G", "code generation", "writing C++ or Triton"),
-    ("machine_code_s", "M", "machine code", "waiting for g++ or Triton's compiler"),
-    ("caching_s", "K", "caching", "making cache keys, reading and loading what they lead to"),
+    ("machine_code_s", "M", "machine code", "g++ or Triton's compiler"),
+    ("caching_s", "K", "caching", "computing cache keys, reading and loading entries"),
 )
 _LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
@@ -52,7 +52,7 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
         first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
         rows.append([run.key.slug, first, number_of, reported, calls])
-    headings = ["run", "first call s", "compilations", "reported by Dynamo s", "later calls ms (range, calls)"]
+    headings = ["run", "first call (s)", "compilations", "Dynamo total s", "later calls ms (range, calls)"]
     offered = {
         "host peak while compiling": [known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found],
         "GPU peak while compiling": [known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found],

@@ -11,14 +11,14 @@ from kgprof.render.quantity import figure, milliseconds
 from kgprof.render.table import Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
-WORDS = {"pays": "pays", "level": "not faster beyond the noise", "never": "never", "not observed": "not observed"}
+WORDS = {"pays": "pays", "level": "not measurably faster", "never": "never", "not observed": "not observed"}
 HEADINGS = (
-    "does it pay",
-    "breaks even, cold",
-    "breaks even, warm",
+    "worth it",
+    "break-even (cold)",
+    "break-even (warm)",
     "compiling, cold s",
     "compiling, warm s",
-    "eager's start s",
+    "eager start-up s",
     "compiled",
     "eager",
 )
@@ -51,7 +51,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
 
     def break_even(found: m.BreakEven) -> Cell:
         work = () if isinstance(found.units, m.Skipped) else (plural(round(found.units), unit.name, unit.plural),)
-        details = (*work, f"{figure(found.after_s)} s of them")
+        details = (*work, f"≈ {figure(found.after_s)} s of running")
         return Cell(plural(round(found.steps), "step"), details=details, value=found.steps)
 
     return (

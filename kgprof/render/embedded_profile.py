@@ -28,14 +28,14 @@ TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the eleme
 ID = "profile"
 MAX_JSON_BYTES = 64 * 2**20  # of one Profile, unpacked; what packs to more is not carried, and not read
 MAX_PAGE_BYTES = 16 * 2**20  # of a file that is read; our own are below 1 MB
-USE_JSON = "the report.json that was written beside it holds the Profile, and can be given in its place"
+USE_JSON = "use the report.json next to it, which has the Profile"
 
 _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
 # Without a way back: a page is anybody's, and in one made of "<script <script ..." each would be tried up to the end.
 _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
-_NOT_OURS, _OURS = "this is no report.html of kgprof's", "give one that kgprof wrote"
+_NOT_OURS, _OURS = "not a report.html written by kgprof", "give a report.html written by kgprof"
 _SEPARATOR = "; "
 _OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
 
@@ -49,7 +49,7 @@ class Share(IntEnum):
 
 
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
-LONG = ("the logs", "the timelines", "the host functions", "the kernels against the card")
+LONG = ("the logs", "the timelines", "the CPU functions", "the roofline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,9 @@ class Packed:
     def missing(self) -> tuple[str, ...]:
         """What is left out, and what can still be done with the page."""
         if not self.text:
-            return ("its own copy of the Profile (kgprof compare and kgprof extract need report.json)",)
+            return ("the embedded Profile (kgprof compare and kgprof extract need report.json)",)
         if self.left_out:
-            return (f"of its own copy of the Profile {self.without} (kgprof compare needs none of them)",)
+            return (f"parts of the embedded Profile that kgprof compare does not need: {self.without}",)
         return ()
 
 
@@ -104,7 +104,7 @@ def packed(profile: m.Profile, share: Share) -> Packed:
 
 def comparable(profile: m.Profile) -> m.Profile:
     """Without LONG. Each leaves a reason in its place."""
-    gone = m.Skipped(reason="left out of the report's own copy, to keep the page below 1 MB")
+    gone = m.Skipped(reason="omitted from the embedded Profile to stay under 1 MB")
     short = []
     for run in profile.runs:
         log, kernels = run.log, run.kernels
@@ -122,11 +122,11 @@ def comparable(profile: m.Profile) -> m.Profile:
 def read(path: Path) -> Embedded:
     """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile that is whole."""
     if path.is_dir():
-        raise InputError("this is a folder", path=path, hint="name the report.html in it")
+        raise InputError("this is a folder, not a report", path=path, hint="give the report.html in it")
     try:
         data = files.content(path, MAX_PAGE_BYTES)
     except FileNotFoundError as error:
-        raise InputError("no such file", path=path, hint="name a report.html that kgprof wrote") from error
+        raise InputError("file not found", path=path, hint="give a report.html written by kgprof") from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path, hint=_OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
@@ -138,11 +138,11 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
         raise InputError(_NOT_OURS, path=path, hint=_OURS)
     block = _BLOCK.search(text)
     if block is None and text.rstrip().endswith("</html>"):
-        raise InputError("this report carries no Profile", path=path, hint=USE_JSON)
+        raise InputError("this report has no Profile", path=path, hint=USE_JSON)
     if block is None or not block[2]:
-        raise InputError("the report breaks off before the end of its Profile", path=path, hint="fetch it again")
+        raise InputError("the report is truncated: its Profile is incomplete", path=path, hint="fetch it again")
     if not block[1].strip():
-        why = "this report carries no Profile: it was left out to keep the page below 1 MB"
+        why = "this report has no Profile: it was omitted to stay under 1 MB"
         raise InputError(why, path=path, hint=USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
     words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
@@ -155,7 +155,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
     if version != known:
         age, hint = "newer", "update kgprof"
         if version < known:
-            age, hint = "older", "give the Recording itself, which every later kgprof reads"
+            age, hint = "older", "give the Recording itself, which every later kgprof can read"
         raise InputError(f"Profile schema {version} is {age} than this kgprof reads ({known})", path=path, hint=hint)
     return _of_json(data, m.Profile, path)
 
@@ -168,7 +168,7 @@ def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
         return m.decode_json(data, kind)
     except msgspec.DecodeError as error:
-        raise InputError(f"this is no Profile: {error}", path=path, hint="fetch or write the report again") from error
+        raise InputError(f"not a kgprof Profile: {error}", path=path, hint="fetch or write the report again") from error
 
 
 def _unpacked(text: str, path: Path | str) -> bytes:
@@ -181,5 +181,5 @@ def _unpacked(text: str, path: Path | str) -> bytes:
     if len(data) > MAX_JSON_BYTES:
         raise InputError(f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path)
     if not reader.eof:
-        raise InputError("its Profile breaks off", path=path, hint="fetch the report again")
+        raise InputError("its Profile is truncated", path=path, hint="fetch the report again")
     return data

@@ -33,7 +33,7 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     if isinstance(commit, str):
         commit += " with uncommitted changes" if machine.git_dirty is True else ""
     elif any(words in commit.reason for words in _NO_COMMITS):
-        commit = m.Skipped(reason="no commit: not a git repository with commits")
+        commit = m.Skipped(reason="not a git repository")
     if not isinstance(machine.cpu_count, m.Skipped):
         cpu = f"{cpu}, {machine.cpu_count} cores usable"
     if not isinstance(machine.torch_threads, m.Skipped):
@@ -69,15 +69,15 @@ def cores(machine: m.Environment) -> list[str]:
 def options(profile: m.Profile) -> tuple[Fact, ...]:
     asked = profile.options
     pairs = (
-        ("strategies", ", ".join(asked.strategies) or "the workload's own default"),
-        ("modes", ", ".join(asked.modes) or "the workload's own default"),
+        ("strategies", ", ".join(asked.strategies) or "the workload's default"),
+        ("modes", ", ".join(asked.modes) or "the workload's default"),
         ("device", asked.device),
         ("steps, warm-up", f"{asked.steps}, {asked.warmup}"),
-        ("evaluations in TIMING", f"up to {asked.evaluations}"),
-        ("rounds of TIMING", str(asked.rounds)),
+        ("TIMING evaluations", f"up to {asked.evaluations}"),
+        ("TIMING rounds", str(asked.rounds)),
         ("seed", str(asked.seed)),
-        ("time limit of a process", f"{figure(asked.timeout_s)} s"),
-        ("workload's own options", " ".join(asked.workload_args) or "none"),
+        ("time limit per process", f"{figure(asked.timeout_s)} s"),
+        ("workload options", " ".join(asked.workload_args) or "none"),
     )
     return tuple(Fact(name=name, value=value) for name, value in pairs)
 
@@ -95,7 +95,7 @@ def observer_table(runs: Sequence[m.RunReport]) -> Table:
                 cells[cost.observer] = Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
         if run.observers:
             rows.append(row(run.key.slug, *(cells[name] for name in passes)))
-    return plain("Observer cost per run", ("run", *(name.upper() for name in passes)), rows)
+    return plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

@@ -18,7 +18,7 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
     folds = []
     if tallied.rows:
-        folds.append(Fold(f"What became of the {units}, and what limits dropped", blocks=(tallied,)))
+        folds.append(Fold(f"Outcomes of the {units}", blocks=(tallied,)))
     if measured.rows:
         # How to read them, as the workload says it.
         notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
@@ -73,7 +73,7 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
             by_figures.setdefault(figures, []).append(run.key.slug)
     rows = []
     for figures, names in by_figures.items():
-        others = f"{names[0]} and {len(names) - 1} others with the same figures"
+        others = f"{names[0]} and {len(names) - 1} others with the same values"
         rows += [(", ".join(names) if len(names) < 4 else others, *group) for group in figures]
     headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
     return plain("Metrics of the evaluation", headings, rows)

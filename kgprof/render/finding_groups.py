@@ -33,7 +33,7 @@ class Grouped:
 
     @property
     def cost(self) -> str:
-        """ "310 us/step (the host waited; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
+        """ "310 µs per step (CPU wait; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
         known = [member.cost for member in self.members if isinstance(member.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
         return said_cost(known) if len(units) == 1 else ""
@@ -78,7 +78,7 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
     values, first = [cost.value for cost in costs], costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
     samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
-    unit = "us/step" if first.unit == "us/step" else f"{first.unit}, once"
+    unit = "\N{MICRO SIGN}s per step" if first.unit == "us/step" else f"{first.unit}, once"
     known = [end for cost in costs if cost.extremes for end in cost.extremes]
     extremes = f"{span(figure(min(known)), figure(max(known)))}, " if known and min(known) < max(known) else ""
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"

@@ -10,17 +10,16 @@ from kgprof.wording import plural
 
 INDUCTOR = "inductor"
 FAILS_ON = {
-    m.FailOn.ERROR: "the gate fails on every budget that is exceeded, and on an error that no budget counts.",
-    m.FailOn.WARNING: "the gate fails on every budget that is exceeded, and on an error or a warning that no budget "
-    "counts.",
-    m.FailOn.NEVER: "no finding and no budget fails the gate (--fail-on never).",
+    m.FailOn.ERROR: "the gate fails on every exceeded budget, and on any error that no budget covers.",
+    m.FailOn.WARNING: "the gate fails on every exceeded budget, and on any error or warning that no budget covers.",
+    m.FailOn.NEVER: "the gate never fails (--fail-on never).",
 }
 _MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m.BudgetStatus.HELD: "\u2713"}
 
 
 def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
-    return "no backend in Inductor's place" if gate.backend == INDUCTOR else f"{gate.backend} in Inductor's place"
+    return "the default backend" if gate.backend == INDUCTOR else (f"backend {gate.backend} instead of Inductor")
 
 
 def budget_table(gate: m.Gate, limits: Limits) -> Table:
@@ -54,7 +53,7 @@ def budget_table(gate: m.Gate, limits: Limits) -> Table:
             Column("budget", style="short"),
             Column("status", style="kind"),
             *columns("observed", "limit", "accepted", words=0),
-            Column("limit from", style=""),
+            Column("limit set by", style=""),
         ),
         rows=tuple(rows),
         style="sortable",
@@ -68,14 +67,14 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
         place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
-    heads = columns("rule", "where", "why", "owner", "last day", words=4, first="kind")
+    heads = columns("rule", "where", "why", "owner", "expires", words=4, first="kind")
     return Table(label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows))
 
 
 def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
     """The budgets, what is to be known of them, and what is accepted."""
     blocks: list[Block] = [
-        budget_table(gate, limits).only("budget", "status", "observed", "limit", "accepted", "limit from")
+        budget_table(gate, limits).only("budget", "status", "observed", "limit", "accepted", "limit set by")
         if gate.budgets
         else "No budget was set.",
         *gate.notes[: limits.lines],

@@ -37,8 +37,9 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     yield from verdict(profile.verdict)
 
 
-def verdict(given: m.Verdict) -> Iterable[str]:
-    yield f"{given.status.upper()}: {one_line(given.text, LENGTH)}"
+def verdict(given: m.Verdict, failed: str = "FAILED") -> Iterable[str]:
+    status = failed if given.status is m.VerdictStatus.FAILED else given.status.upper()
+    yield f"{status}: {one_line(given.text, LENGTH)}"
     for reason in given.reasons:
         yield f"  also: {one_line(reason, LENGTH)}"
 

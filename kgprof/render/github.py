@@ -39,7 +39,7 @@ class Github:
         for command in COMMANDS:
             mine = [line for of, line in everything if of == command]
             if len(mine) > LIMIT:
-                message = f"{len(mine) - LIMIT + 1:,} more of this kind; report.json holds them all"
+                message = f"{len(mine) - LIMIT + 1:,} more of this kind in report.json"
                 mine[LIMIT - 1 :] = [_annotation(command, "kgprof", message)[1]]
             lines += mine
         return "".join(lines)
@@ -85,7 +85,7 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
             yield _annotation("notice" if never else "error", f"kgprof budget {budget.metric}", text)
     for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
-            command, title = "error" if metric.decides else "warning", f"kgprof: {metric.name} is worse"
+            command, title = "error" if metric.decides else "warning", f"kgprof: regression of {metric.name}"
             yield _annotation(command, title, compare_words.sentence(metric))
 
 

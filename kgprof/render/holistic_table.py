@@ -10,7 +10,7 @@ from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, milliseconds
 from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
 
-_SAID = ("kernels, copies and fills", "device idle")  # in a sentence, beside what differs
+_SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
 def compared(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.HolisticCheck], ...]:
@@ -38,7 +38,7 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
         blocks += [f"{more} in report.json."] if more else []
-        blocks.append(Fold("What HTA was asked", blocks=(calls, versions), caption=outcomes(check)))
+        blocks.append(Fold("HTA calls", blocks=(calls, versions), caption=outcomes(check)))
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption(check), run=anchor(index)))
     return tuple(folds)
 

@@ -153,7 +153,7 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     ok, failed = profile.exit_code == EXIT_OK, profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
         run=EVERY_RUN,
-        name="head is not worse than base",
+        name="head has no regression against base",
         failure=text if failed else "",
         error="" if ok or failed else text,
         output=text if ok else "",

@@ -21,14 +21,14 @@ _ADDS = {
 }
 _HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
 _RULE = (
-    "Each rung adds one stage of torch.compile, in a fresh process from the same seed. A tensor differs if an element "
-    "is further from float64 than torch.testing's tolerance for its dtype plus 3 times eager's own largest error (8 "
-    "times for at most 500 elements, 10 times for at most 10)."
+    "Each rung adds one stage of torch.compile, in a fresh process with the same seed. A tensor differs if an "
+    "element is further from float64 than torch.testing's tolerance for its dtype plus 3× eager's largest error (8× "
+    "for at most 500 elements, 10× for at most 10)."
 )
 
 
 def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
-    title = "Is it still right"
+    title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title=title, blocks=(("Not checked", ladder.reason),))
     return Section(title=title, blocks=(*_answer(ladder), _rungs(ladder), *_tensors(ladder)), intro=_RULE)
@@ -54,15 +54,15 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         yield "No smaller program", minified.reason
         return
     smallest = f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
-    done = "" if minified.finished else "; time was up, so a smaller graph may exist"
+    done = "" if minified.finished else "; time ran out, so a smaller graph may exist"
     yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
     if isinstance(minified.checked, m.Skipped):
-        yield "Not run by itself", minified.checked.reason
+        yield "Not run alone", minified.checked.reason
     elif not minified.checked.differs:
-        yield "By itself the script does not differ", "the fault needs what the program does around the graph"
+        yield "The script alone does not differ", "the fault needs the program around the graph"
     yield Code(text=f"python {minified.script}")
     if isinstance(minified.checked, m.Reproduction):
-        yield Fold("What the script prints", blocks=(Code(text=minified.checked.output),))
+        yield Fold("Output of the script", blocks=(Code(text=minified.checked.output),))
 
 
 def _rungs(ladder: m.Ladder) -> Table:
@@ -122,8 +122,8 @@ def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
 # ---------------------------------------------------------------- sizes
 
 _POLICIES = {
-    m.SizePolicy.STATIC: "dynamic=False, a graph for each size",
-    m.SizePolicy.AUTOMATIC: "as torch.compile does by itself",
+    m.SizePolicy.STATIC: "dynamic=False, one graph per size",
+    m.SizePolicy.AUTOMATIC: "torch.compile's default",
     m.SizePolicy.DYNAMIC: "dynamic=True",
     m.SizePolicy.MARKED: "torch._dynamo.mark_dynamic(input, 0)",
     m.SizePolicy.BUCKETS: "padded to the next bucket",
@@ -140,7 +140,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     whose = "the program's own calls" if shapes.collected else "--sizes"
     blocks: list[Block] = []
     if shapes.recommended is None:
-        blocks.append("No policy ran and gave eager's results.")
+        blocks.append("No policy ran with eager's results.")
     else:
         timed = {
             policy: steady
@@ -150,7 +150,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
             and not isinstance(steady := found.steady_ms, m.Skipped)
         }
         fastest = min(timed, key=lambda policy: timed[policy])
-        noise = f" As fast as {fastest} within noise, and sooner compiled." if fastest is not shapes.recommended else ""
+        noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not shapes.recommended else ""
         answer = f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).{noise}"
         blocks += [answer, Code(text=shapes.code)]
     blocks += [_policies(shapes), _sizes(shapes)]
@@ -189,7 +189,7 @@ def _sizes(shapes: m.Shapes) -> Fold:
 
 
 def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
-    title = "With caches from another machine"
+    title = "Start with shipped caches"
     if isinstance(shipped, m.Skipped):
         return Section(title=title, blocks=(("Not measured", shipped.reason),))
     cold, loaded = shipped.cold, shipped.loaded
@@ -202,4 +202,6 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     )
     before, after = shipped.code
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
-    return Section(title=title, blocks=(answer, Code(text=lines)), intro="One fresh process each, so without a spread.")
+    return Section(
+        title=title, blocks=(answer, Code(text=lines)), intro=("One fresh process each, so there is no spread.")
+    )

@@ -1,8 +1,7 @@
-"""A summary for a pull request: the verdict, one row a run, the findings, where the time went."""
+"""A summary for a pull request: the verdict, three rows, the cause and the fix; everything else is folded."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,7 @@ from kgprof.render import (
     trace_table,
 )
 from kgprof.render.checked_rules import checked_rules
+from kgprof.render.comment import ADDRESS, VERDICT, Front
 from kgprof.render.environment_facts import cores
 from kgprof.render.escaping import CELL, escaped
 from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped
@@ -44,9 +44,7 @@ _COMPARED = 8  # rows of compared metrics, and of what else differs
 _KERNELS = 10  # rows of kernels; the page holds more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
-_SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
-_ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,40 +62,41 @@ class Section:
 class Markdown:
     """For a comment, of at most LIMIT characters; a job summary may have more, and counts bytes.
 
-    ``report_url``: where the whole report can be had, a page that whoever asks for it knows.
+    ``report_url``: where the whole report can be had. ``source_url``: of the repository, before ``/blob/COMMIT/FILE``.
     """
 
     name = "markdown"
     suffix = ".md"
 
-    def __init__(self, *, limit: int = LIMIT, in_bytes: bool = False, report_url: str = "") -> None:
+    def __init__(
+        self, *, limit: int = LIMIT, in_bytes: bool = False, report_url: str = "", source_url: str = ""
+    ) -> None:
         self._limit = limit
         self._size = (lambda text: len(text.encode("utf-8", errors="replace"))) if in_bytes else len
         self._report_url = report_url
+        self._source_url = source_url
 
     def render(self, profile: m.Profile) -> str:
-        runs, findings = _runs(profile), _findings(profile)
         compared = profile.comparison is not None
-        sections = [_verdict(profile)]
-        if _ADDRESS.fullmatch(self._report_url):  # of what is no address nothing is made
-            sections.append(Section(head=(f"[The whole report]({self._report_url})",)))
-        sections += _compared(profile)
+        link = f"[The whole report]({self._report_url})" if ADDRESS.fullmatch(self._report_url) else ""
+        front = Front(profile, self._source_url)
+        close = ("</details>",)
+        sections = [
+            Section(head=(*front.lines(), *((link, "") if link else ()))),
+            Section(head=(f"<details><summary>{front.folded()}</summary>", ""), opens=close),
+            _reasons(profile),
+            *_compared(profile),
+        ]
         if profile.actions and not compared:
             shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in next_steps.lines(profile))
             sections.append(_points(f"**{next_steps.TITLE}**", shown, "actions"))
-        sections += [] if compared else [runs]
-        sections += _of_traces(profile)
+        sections += [_runs(profile), *_of_traces(profile)]
         if profile.gate is not None and profile.gate.budgets:
             limits = replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets))
             table = gate_table.budget_table(profile.gate, limits).only("run", "budget", "limit", "observed", "status")
             sections.append(_tabled(table, "budgets", words=2))
-        sections += [] if compared else [findings]
-        sections += _accepted(profile)
-        if inside := [*((runs, findings) if compared else ()), *_details(profile)]:
-            close = ("</details>",)
-            sections.append(Section(head=("<details><summary>Details</summary>",), opens=close))
-            sections += [*inside, Section(head=close, closes=True)]
-        sections += _folded(profile)
+        sections += [_findings(profile), *_accepted(profile), *_details(profile), *_folded(profile)]
+        sections.append(Section(head=close, closes=True))
         return _fitted(sections, last=_last(profile), limit=self._limit, size=self._size)
 
 
@@ -113,9 +112,7 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
     for section in sections:
         fixed = sum(size(line) + 1 for line in (*section.head, *section.tail)) + 1
         if fixed > room and not section.closes:
-            lines.append(
-                f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json holds everything.*"
-            )
+            lines.append(f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json has everything.*")
             lines += ["", *closing]
             break
         rows: list[str] = []
@@ -128,7 +125,7 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
         cut = len(section.rows) - len(rows)
         body = [*section.head, *rows, *section.tail]
         if cut:
-            body.append(f"*{cut:,} more {section.noun} cut; report.json holds them.*")
+            body.append(f"*{cut:,} more {section.noun} cut; report.json has them.*")
         lines += [*body, ""]
         room -= sum(size(line) + 1 for line in body) + 1
         closing = [] if section.closes else list(section.opens) or closing
@@ -162,16 +159,13 @@ def _lines(blocks: Iterable[Block]) -> Iterable[str]:
             yield f"\n<sub>{escaped(block, 600)}</sub>"
 
 
-def _verdict(profile: m.Profile) -> Section:
-    symbol = _SYMBOLS.get(profile.verdict.status, "❔")
-    title = f"### kgprof: {escaped(profile.workload)} on {escaped(profile.environment.device_name)}"
-    verdict = profile.verdict
-    lead = (f"**{escaped(verdict.lead, 600)}**", "") if verdict.lead else ()
-    status = f"{symbol} **{escaped(verdict.status.upper())}** {escaped(verdict.text, 600)}"
+def _reasons(profile: m.Profile) -> Section:
+    """What else the verdict says: all of its text if the first line cut it, how far to trust it."""
+    verdict, (said, more) = profile.verdict, summary.reasons(profile)
+    whole = (escaped(verdict.text, 600), "") if len(verdict.text) > VERDICT else ()
     trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
-    said, more = summary.reasons(profile)
     reasons = [f"- {escaped(reason, 600)}" for reason in said] + ([f"- {more:,} more"] if more else [])
-    return Section(head=(title, "", *lead, status, "", *trust), rows=tuple(reasons), noun="reasons")
+    return Section(head=(*whole, *trust), rows=tuple(reasons), noun="reasons")
 
 
 def _runs(profile: m.Profile) -> Section:
@@ -236,8 +230,8 @@ def _metrics(found: m.Comparison) -> Section:
     changed = [metric for metric in metrics if metric.verdict in compare_words.CHANGED]
     rest = Counter(metric.verdict for metric in metrics if metric not in changed)
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
-    more = f"; {len(changed) - _COMPARED:,} more that changed stand in the report" if len(changed) > _COMPARED else ""
-    tail = (f"\n<sub>Further metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
+    more = f"; {len(changed) - _COMPARED:,} more changes in the report" if len(changed) > _COMPARED else ""
+    tail = (f"\n<sub>Other metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
     if not changed:
         return Section(head=(), tail=tail)
     table = compare_words.metric_table(changed[:_COMPARED])
@@ -249,7 +243,7 @@ def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
         watched = ", ".join(escaped(rule.id) for rule in checked_rules(profile))
-        return Section(head=(f"No finding (looked for: {watched}).",))
+        return Section(head=(f"No findings (rules checked: {watched}).",))
     same, root = _by_weight(profile), profile.environment.source_root
     more = len(same[FINDINGS:])
     beyond = f", {len(same[FINDINGS + _MORE_FINDINGS :]):,} of them in report.json only"
@@ -296,7 +290,8 @@ def _accepted(profile: m.Profile) -> Iterable[Section]:
 def _details(profile: m.Profile) -> Iterable[Section]:
     """In a line or a row a run: trade-offs, runs that pay, what failed of the checklist, times, lines, memory."""
     if profile.trade_offs:
-        weighed = (f"**{escaped(each.verdict)}**: {escaped(each.text, 400)}" for each in profile.trade_offs)
+        named = [(practices.WEIGHED.get(each.verdict, each.verdict), each.text) for each in profile.trade_offs]
+        weighed = (f"**{escaped(verdict)}**: {escaped(text, 400)}" for verdict, text in named)
         yield _points("**Trade-offs**", weighed, "trade-offs")
     if paying := economics_table.sentences(profile):
         yield _points("**Economics**", (escaped(sentence, 600) for sentence in paying), "runs")
@@ -306,7 +301,7 @@ def _details(profile: m.Profile) -> Iterable[Section]:
         yield _points(f"**Checklist**: {practices.tally(profile.checklist)}", items, "items")
     times = breakdown.time_table(profile.runs)
     if times.rows:
-        head = "**Where the time went** (ms per traced step; idle includes the profiler's own cost)"
+        head = "**Where the time went** (ms per traced step; idle includes profiler overhead)"
         yield _tabled(times, "runs", title=(head, ""))
     root = profile.environment.source_root
     traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
@@ -317,7 +312,7 @@ def _details(profile: m.Profile) -> Iterable[Section]:
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
         reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
-        title = "**Held against HTA** (HolisticTraceAnalysis; the difference is HTA's less ours)"
+        title = "**Cross-check with HTA** (HolisticTraceAnalysis; difference = HTA minus kgprof)"
         lines = (f"{escaped(run.key.slug)}: {escaped(holistic_table.sentence(check), 600)}" for run, check in checks)
         yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
     compiled = (
@@ -330,7 +325,7 @@ def _details(profile: m.Profile) -> Iterable[Section]:
             yield _behind(title, _lines(blocks))
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(profile.runs, columns, "")
-        yield _tabled(table, "runs", title=("**Reads and memory**", ""))
+        yield _tabled(table, "runs", title=("**Syncs and memory**", ""))
 
 
 def _origin(kernels: m.KernelBreakdown, root: str) -> str:
@@ -353,9 +348,9 @@ def _roofline(profile: m.Profile) -> Iterable[Section]:
         f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
         for each in roofline.ceilings
     )
-    against = f"Measured on this card: {ceilings}" if ceilings else f"No ceilings: {roofline.without}"
+    against = f"Measured on this GPU: {ceilings}" if ceilings else f"No peak rates: {roofline.without}"
     placed = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
-    title = f"<details><summary>The largest kernels of {escaped(run.key.slug)} against the card</summary>"
+    title = f"<details><summary>Roofline: the largest kernels of {escaped(run.key.slug)}</summary>"
     yield _tabled(
         table.only(*roofline_table.IN_MARKDOWN),
         "kernels",
@@ -391,6 +386,6 @@ def _last(profile: m.Profile) -> tuple[Section, Section]:
         commit + (" with changes" if environment.git_dirty is True else ""),
         profile.created_utc,
     )
-    command = f"<sub>Again: {escaped(shlex.join(profile.command), 600)}</sub>"
+    command = f"<sub>Reproduce: {escaped(shlex.join(profile.command), 600)}</sub>"
     made = Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
     return _behind(contents.TITLE, held), made

@@ -58,7 +58,7 @@ def signed(size_bytes: int) -> str:
 
 def _syncs(memory: m.MemorySummary) -> Cell:
     alone = len(memory.warm_up_reads)
-    warm_up = (f"{plural(alone, 'line')} in warm-up alone",) if alone else ()
+    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
     return number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up)
 
 
@@ -100,15 +100,15 @@ def _over_eager(memory: m.MemorySummary) -> Cell:
     return known(memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
 
 
-_SYNCS = "MEMORY: host-device synchronisations, mean over the steps watched"
-_ALLOCATED = "MEMORY: by CUDA's caching allocator; what was allocated before the steps"
-_RESERVED = "MEMORY: by CUDA's caching allocator, from the driver"
-_RESIDENT = "MEMORY: of the whole process; what was resident before the steps"
-_POOLS = "MEMORY: the allocator's segments in pools of their own, as CUDA graphs have them, after the steps"
-_TAKEN = "MEMORY: the allocated peak, and what else the pools of CUDA graphs keep"
+_SYNCS = "MEMORY: GPU syncs, mean over the observed steps"
+_ALLOCATED = "MEMORY: CUDA's caching allocator; below it what was allocated before the steps"
+_RESERVED = "MEMORY: reserved from the driver by CUDA's caching allocator"
+_RESIDENT = "MEMORY: whole process; below it what was resident before the steps"
+_POOLS = "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps"
+_TAKEN = "MEMORY: peak allocated plus what CUDA-graph pools keep"
 _OF_EAGER = "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else high"
-_BUDGET = "the peak and a quarter, for peaks that were not seen; N models need N times as much"
-_OVER_EAGER = "this run's peak less that of the same strategy in mode eager"
+_BUDGET = "the peak plus 25 % for unseen peaks; N models need N times as much"
+_OVER_EAGER = "this run's peak minus that of the same strategy in mode eager"
 COLUMNS = (
     RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
     RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
@@ -118,5 +118,5 @@ COLUMNS = (
     RunColumn(name="taken", title=_TAKEN, cell=lambda run: known(run.memory, _bytes_of("taken_bytes"))),
     RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
     RunColumn(name="efficiency", title=_OF_EAGER, cell=lambda run: known(run.memory, _of_eager)),
-    RunColumn(name="budget a model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
+    RunColumn(name="budget per model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
 )

@@ -33,4 +33,4 @@ def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
         (", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
         for gap in gathered(omissions)[: limits.lines]
     )
-    return plain("What was not measured, and why", ("what", "why", "runs"), rows, style="", words=3)
+    return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)

@@ -17,10 +17,10 @@ _HOST_PARTS = 4  # of the host's step, in a sentence
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
 # Why a device was idle: its field of DeviceIdle, its name, what it means. They add up to its ``total_us``.
 _CAUSES = (
-    ("host_us", "host had not asked", "nothing ran, and the call that launched what came next had not begun"),
-    ("launch_us", "launch on its way", "that call had begun, and what it launched had not"),
-    ("unknown_us", "unknown", "the trace holds no call for what came next"),
-    ("edges_us", "before the first / after the last", "device work of the traced window"),
+    ("host_us", "waiting for the CPU", "waiting for the CPU: the next launch had not been issued"),
+    ("launch_us", "launch latency", "issued, not yet started"),
+    ("unknown_us", "unknown", "the trace has no launch call for the next work"),
+    ("edges_us", "before the first / after the last", "GPU work of the traced window"),
 )
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
@@ -37,7 +37,7 @@ def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str,
 def known(kernels: m.KernelBreakdown) -> str:
     """How much of the time has source lines, or why none has."""
     if isinstance(kernels.lines_us, m.Skipped):
-        return f"Source lines are not known: {kernels.lines_us.reason}"
+        return f"No source lines: {kernels.lines_us.reason}"
     share = kernels.lines_us / kernels.total_us if kernels.total_us else 0.0
     return f"{percent(share)} of the {breakdown.unit(kernels)} comes from known source lines"
 
@@ -47,12 +47,12 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     if kernels.device != "cuda":
         return ""
     if isinstance(kernels.idle, m.Skipped):
-        return f"why the device was idle is not known: {kernels.idle.reason}"
+        return f"reasons for GPU idle time unknown: {kernels.idle.reason}"
     causes = []
     for field, cause, _ in _CAUSES:
         per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
         causes.append(f"{cause} {per_step} ({of_window})")
-    return f"idle, us per traced step (of the window): {', '.join(causes)}"
+    return f"GPU idle, µs per traced step (share of the window): {', '.join(causes)}"
 
 
 def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
@@ -72,8 +72,8 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
         blocks += [f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said]
         for title, spans in (("compiled region", kernels.by_region), ("user span", kernels.by_span)):
             if any(span.span != _UNATTRIBUTED for span in spans):
-                blocks.append(_span_table(f"Device time of {name} by {title}", title, spans, kernels, limits))
-        caption = "what the device waited for, and where its work was launched"
+                blocks.append(_span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits))
+        caption = "Why the GPU was idle"
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
     return tuple(folds)
 
@@ -82,19 +82,19 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
     """By cause, and where the host had not asked by what it did instead; or why that is not known."""
     idle, units = kernels.idle, ("\N{MICRO SIGN}s per step", "of the window")
     if isinstance(idle, m.Skipped):
-        return (f"Why the device was idle is not known: {idle.reason}",)
+        return (f"Reasons for GPU idle time unknown: {idle.reason}",)
     rows: list[tuple[Cell | str, ...]] = [
         (Cell(cause, below=(Small((meaning,), "detail"),)), *_idle(getattr(idle, field), kernels))
         for field, cause, meaning in _CAUSES
     ]
     rows.append(("all idle time", *_idle(idle.total_us, kernels)))
-    causes = plain(f"Idle time of {name}", ("the device was idle", *units), rows, style="")
+    causes = plain(f"Idle time of {name}", ("GPU idle time", *units), rows, style="")
     spans = sorted(((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1])
     shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
     if rest:
         shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
     host = ((span, *_idle(us, kernels)) for span, us in shown)
-    headings, label = ("host had not asked: it was in", *units), f"What the host did while the device of {name} waited"
+    headings, label = ("CPU meanwhile", *units), f"CPU activity while the GPU of {name} was idle"
     return (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
 
 
@@ -104,12 +104,12 @@ def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     if isinstance(copies, m.Skipped):
         return ""
     if not copies.count:
-        return f"Before {plural(copies.replays, 'launch', 'launches')} of CUDA graphs no input was copied"
-    each = f"{plural(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} us each on average"
+        return f"No input was copied before {plural(copies.replays, 'CUDA-graph launch', 'CUDA-graph launches')}"
+    each = f"{plural(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} µs each on average"
     return (
-        f"Inputs copied for CUDA graphs, because they do not stay where the graph reads them: {each} before "
-        f"{plural(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} us "
-        f"{'a step' if kernels.steps else 'in all'}, {percent(copies.share)} of the device time"
+        f"Inputs copied because their address changes between CUDA-graph replays: {each} before "
+        f"{plural(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} µs "
+        f"{'per step' if kernels.steps else 'in all'}, {percent(copies.share)} of the GPU time"
     )
 
 
@@ -125,7 +125,7 @@ def host_sentence(kernels: m.KernelBreakdown) -> str:
     ]
     if rest := parts[_HOST_PARTS:]:
         named.append(f"{len(rest)} more {figure(sum(part.mean_us for part in rest))}")
-    return f"host, us of a step of {figure(host.mean_us)}, mean of {host.steps}: {', '.join(named)}"
+    return f"CPU time of a {figure(host.mean_us)} µs step, µs, mean of {host.steps}: {', '.join(named)}"
 
 
 def queue_sentence(kernels: m.KernelBreakdown) -> str:
@@ -135,9 +135,9 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
         return ""
     spread = span(figure(queue.p10_us), figure(queue.p90_us))
     return (
-        f"launch delay median {figure(queue.median_us)} us (p10 to p90 {spread}), queue depth mean "
-        f"{figure(queue.mean_depth)}, at most {count(queue.maximum_depth)}, empty in {percent(queue.empty_share)} of "
-        "the window"
+        f"launch delay median {figure(queue.median_us)} µs (p10 to p90 {spread}), queue depth mean "
+        f"{figure(queue.mean_depth)}, at most {count(queue.maximum_depth)}, empty {percent(queue.empty_share)} of the "
+        "time"
     )
 
 
@@ -154,8 +154,8 @@ def steps_sentence(kernels: m.KernelBreakdown) -> str:
         return ""
     least, median, most = steps[0], steps[(len(steps) - 1) // 2], steps[-1]
     named = (("least", least), ("median", median), ("most", most))
-    said = (f"{word} {figure(step.total_us)} us ({step.span})" for word, step in named)
-    return f"Device time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
+    said = (f"{word} {figure(step.total_us)} µs ({step.span})" for word, step in named)
+    return f"GPU time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
 
 
 def _span_table(
@@ -178,5 +178,5 @@ def _span_table(
         )
         for span in (*shown, unattributed)
     )
-    headings = (title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of device time")
+    headings = (title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of GPU time")
     return plain(label, headings, rows, style="", first="name")

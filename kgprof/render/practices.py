@@ -20,6 +20,7 @@ MEMORY_CONTRACT = frozenset(
     ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
 )
 MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
+WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}  # of a trade-off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +76,9 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug
         took, saved = (us if isinstance(us, m.Skipped) else us / 1000 for us in (trade_off.sync_us, trade_off.saved_us))
         figures = (
-            ("further reads a step", trade_off.syncs_per_step),
-            ("they take, ms/step", took),
-            (f"work saved, ms/{trade_off.saved_per}", saved),
+            ("extra syncs per step", trade_off.syncs_per_step),
+            ("wait per step, ms", took),
+            (f"net saving, ms/{trade_off.saved_per}", saved),
             (guarded, trade_off.net),
             (always, trade_off.net_always),
         )
@@ -92,7 +93,7 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
         weighing = Weighing(
-            verdict=trade_off.verdict,
+            verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
             place=place(at, profile.environment.source_root, limits) if at else None,
             guarded=guarded,

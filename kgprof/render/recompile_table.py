@@ -11,7 +11,7 @@ from kgprof.render.table import Block, Cell, Fold, Small, number, plain
 from kgprof.wording import plural, relative
 
 OPEN = 8  # rows that stand open; the others are folded
-_HEADINGS = ("function", "why it was compiled again", "run", "call", "s")
+_HEADINGS = ("function", "reason", "run", "call", "s")
 
 
 def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
@@ -37,7 +37,7 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
             unknown.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
     for reason, slugs in unknown.items():
         of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
-        blocks.append(f"Not known{of}: {reason}.")
+        blocks.append(f"Unknown{of}: {reason}.")
     return tuple(blocks)
 
 
@@ -64,7 +64,7 @@ def recompile_summary(runs: Sequence[m.RunReport]) -> str:
     entries = [entry for each in known for entry in each]
     made = [entry for entry in entries if not entry.refused]
     if not entries:
-        return "no function was compiled again"
+        return "no recompiles"
     seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
     said = [plural(len(made), "recompile"), f"{count(sum(entry.steady for entry in made))} of them after warm-up"]
     said += [f"{figure(seconds)} s in all"] if seconds else []

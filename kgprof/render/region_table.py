@@ -14,10 +14,10 @@ from kgprof.wording import middle_out, plural
 
 _NAME = 60  # characters of a kernel or a configuration
 IN_TERMINAL = ("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "GB/s")
-FUSION = "Operators of eager mode and kernels of each compiled graph"
+FUSION = "Eager operators and compiled kernels per graph"
 GENERATORS = "Kernels by what generated them"
 BUFFERS = "Buffers of each compiled graph"
-AUTOTUNED = "What torch timed to choose a kernel"
+AUTOTUNED = "Autotuning: kernels that torch timed"
 STAGES = "Triton's stages, seconds"
 _STAGES = {
     "ir": "Python to IR",
@@ -106,7 +106,7 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     if not graphs:
         return ()
     training = any(graph.work.backward for _, graph in graphs)
-    headings = ["graph", "allocated", "bytes", "reused", "bytes not allocated for it"]
+    headings = ["graph", "allocated", "bytes", "reused", "bytes reused"]
     headings += ["activations saved", "bytes saved", "inputs kept", "operators recomputed"] if training else []
     rows = []
     for run, graph in graphs[: limits.lines]:
@@ -167,7 +167,7 @@ def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
         blocks.append(plain(STAGES, columns, rows[: limits.lines], words=2))
         left_out = sum({run.key: stages.left_out for run, _, stages in staged}.values()) + len(rows[limits.lines :])
         lacking = f"; {plural(left_out, 'kernel')} left out" if left_out else ""
-        blocks.append(f"Each kernel compiled once more in the second process, alone and past Triton's cache{lacking}.")
+        blocks.append(f"Each kernel was compiled again in the second process, bypassing Triton's cache{lacking}.")
     return tuple(blocks)
 
 
@@ -178,10 +178,10 @@ def _tuned(run: m.RunReport, one: m.Autotuned) -> Row:
         run.key.slug,
         Cell(middle_out(one.kernel, _NAME), details=(what,)),
         one.inputs or DASH,
-        Cell(middle_out(first.name, 2 * _NAME), title=first.name) if first else missing("every one failed"),
+        Cell(middle_out(first.name, 2 * _NAME), title=first.name) if first else missing("all failed"),
         whole(one.tried, *((f"{one.failed:,} failed",) if one.failed else ())),
-        number(first.us) if first else missing("every one failed"),
-        number(others[0].us) if others else missing("no other one ran"),
-        number(one.slowest_us) if one.slowest_us is not None else missing("every one failed"),
+        number(first.us) if first else missing("all failed"),
+        number(others[0].us) if others else missing("no other choice ran"),
+        number(one.slowest_us) if one.slowest_us is not None else missing("all failed"),
         number(one.seconds),
     )

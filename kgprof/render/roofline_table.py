@@ -41,7 +41,7 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
         least_to_most = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
         rows.append((name, rate(ceiling.median, unit), least_to_most))
-    ceilings = plain("Peaks of this card", ("peak", "median", "minimum to maximum"), rows, style="")
+    ceilings = plain("Peak rates of this GPU", ("rate", "median", "minimum to maximum"), rows, style="")
     blocks: list[Block] = []
     first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
@@ -52,8 +52,8 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         slug = one_line(run.key.slug, limits.name)
         blocks.append(Fold(slug, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))
     if not first.ceilings:
-        return *blocks, f"No peaks: {first.without}. Rates stand in the table of kernels, compared with nothing."
-    return *blocks, Fold("The peaks measured on this card, and the rule", blocks=(ceilings, first.rule))
+        return *blocks, f"No peak rates: {first.without}. The rates in the kernel table have no reference."
+    return *blocks, Fold("Peak rates measured on this GPU, and the rule", blocks=(ceilings, first.rule))
 
 
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
@@ -64,7 +64,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Ta
         for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
     )
     return Table(
-        label=f"Kernels of {run.key.slug} against the card",
+        label=f"Roofline of {run.key.slug}",
         columns=(
             Column("#", style="number rank"),
             Column("kernel", style="name"),
@@ -87,21 +87,25 @@ def rate(value: float, unit: str) -> str:
     return f"{figure(value / scale)} {name}"
 
 
+def _what(bound: str) -> str:
+    return "above peak (served from cache)" if bound == m.Bound.IMPOSSIBLE else bound
+
+
 def sentence(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     """How much of the device time has a verdict, by verdict; or why none has."""
     whole = kernels.total_us
     if not roofline.placed or not whole:
-        why = roofline.without or "the bytes of no kernel are known"
-        return f"no kernel could be placed: {why}"
-    parts = ", ".join(f"{total.what} {percent(total.total_us / whole)}" for total in roofline.placed)
-    return f"{percent(roofline.placed_us / whole)} of the device time is placed: {parts}"
+        why = roofline.without or "no kernel's bytes are known"
+        return f"no kernel could be classified: {why}"
+    parts = ", ".join(f"{_what(total.what)} {percent(total.total_us / whole)}" for total in roofline.placed)
+    return f"{percent(roofline.placed_us / whole)} of GPU time classified: {parts}"
 
 
 def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     """Of the device time, by reason; the largest first. Empty where every row has a verdict."""
     whole = kernels.total_us or 1.0
     said = "; ".join(f"{percent(total.total_us / whole)}: {total.what}" for total in roofline.unplaced)
-    return f"Not placed: {said}" if said else ""
+    return f"Not classified: {said}" if said else ""
 
 
 def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
@@ -115,10 +119,13 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
     spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
     in_all = f"{percent(launches.share)} in {launches.count:,}"
     reached = known(
-        launches.of_ceiling, lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of the ceiling",))
+        launches.of_ceiling, lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of peak",))
     )
     return (
-        known(launches.bound, lambda bound: replace(reached, text=bound) if reached.measured else reached),
+        known(
+            launches.bound,
+            lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached,
+        ),
         number(launches.total_us / 1000, in_all),
         number(launches.median_us),
         known(launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)),

@@ -9,7 +9,7 @@ from kgprof import model as m
 
 HEAD = """# Rules
 
-What kgprof can find, and what to do about it. An id is never reused. This page is generated
+All findings that kgprof can report, each with its fix. An id is never reused. This page is generated
 (`kgprof explain --format markdown > RULES.md`), and a test holds it to the code.
 
 | id | name | level | what it is |

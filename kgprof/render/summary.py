@@ -22,7 +22,7 @@ GRAPH_MODES = ("reduce-overhead", "max-autotune")  # those in which torch.compil
 _RESULTS = {
     m.AgreementVerdict.EQUAL: "equal",
     m.AgreementVerdict.DIFFERENT: "DIFFERENT",
-    m.AgreementVerdict.NEAR_TIES: "equal but near-ties",
+    m.AgreementVerdict.NEAR_TIES: "equal except near-ties",
 }
 
 
@@ -53,12 +53,12 @@ def _about(run: m.RunReport) -> m.Spread | m.Skipped:
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
-    label, step = "ms/step", "TIMING: median, range, n steps"
+    label, step = "ms/step", "Median step time without profiling; below it the range and the number of samples"
     if profile.runs and all(run.script is not None and run.script.is_one_window for run in profile.runs):
         label, step = "ms, whole program", "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
-        about = "COMPILE: median of the steps before the profiler was on; kgprof's listeners were"
+        about = "COMPILE: median of the steps before the profiler, with kgprof's listeners on"
         yield RunColumn("about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2)
 
     # Whole evaluations are timed by their units of work where these are known.
@@ -76,31 +76,31 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     # Over the rounds, the quantity that runs are ranked by.
     rounds = partial(
         RunColumn,
-        title="TIMING in several processes, one figure (its median) from each round; median of these, range, n rounds",
+        title="TIMING: median over all processes of each process's median; range, number of rounds",
         key="rounds",
         details=3,
     )
     if counted:
-        yield rounds(f"{unit.time}, rounds", cell=_over_rounds(lambda found: found.per_unit, 1.0))
-    yield rounds("s/evaluation, rounds", cell=_over_rounds(lambda found: found.evaluation_time, 1.0))
-    yield rounds("ms/step, rounds", cell=_over_rounds(lambda found: found.step, 1e-3))
+        yield rounds(f"{unit.time}, all processes", cell=_over_rounds(lambda found: found.per_unit, 1.0))
+    yield rounds("s/evaluation, all processes", cell=_over_rounds(lambda found: found.evaluation_time, 1.0))
+    yield rounds("ms/step, all processes", cell=_over_rounds(lambda found: found.step, 1e-3))
 
     if len(profile.runs) > 1:  # else the baseline is alone
-        title = "baseline's median over this run's; range from the extremes of evaluations, or p10 and p90 of steps; "
+        title = "baseline median / this run's median; range from the extremes of evaluations, or p10 and p90 of steps; "
         yield RunColumn("speed-up", f"{title}what it is taken on", _speedup, key="speed-up", details=1)
     results = "against the baseline run in full, against the reference on a sample"
     yield RunColumn("results", results, partial(_results, baseline=profile.baseline), key="results", details=1)
-    finished = f"{unit.plural} with a result, of all; what became of them; the steps of an evaluation"
+    finished = f"{unit.plural} finished, of all; their outcomes; steps per evaluation"
     yield RunColumn("finished", finished, _finished, key="finished")
     if metric := next((found[0] for run in profile.runs if (found := headlines(run))), None):
         yield RunColumn(metric.label, metric.title, _metrics, key="metrics")
-    yield RunColumn("dropped", "work that the workload's limits left out", _dropped, key="dropped")
-    first = "COMPILE: wall time of the first call on a cold cache"
+    yield RunColumn("dropped", "work dropped by the workload's limits", _dropped, key="dropped")
+    first = "COMPILE: wall time of the first call with a cold cache"
 
     def first_call(compiled: m.CompileSummary) -> Cell:
         return number(compiled.first_call_s, plural(len(compiled.compilations), "compilation"))
 
-    yield RunColumn("first call s", first, lambda run: known(run.compile, first_call), key="first call")
+    yield RunColumn("first call (s)", first, lambda run: known(run.compile, first_call), key="first call")
 
 
 def ended(run: m.RunReport) -> str:
@@ -149,7 +149,7 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
         if isinstance(run.evaluation, m.Evaluation) and (tally := run.evaluation.undecided) is not None:
             units = run.evaluation.units
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
-            unknown = f"{of_all} ({percent(tally.count / units)}) are unknown{f': {tally.why}' if tally.why else ''}"
+            unknown = f"{of_all} ({percent(tally.count / units)}) are undecided{f': {tally.why}' if tally.why else ''}"
             lines.setdefault(", ".join(part for part in (unknown, tally.effect) if part), []).append(run.key.slug)
     for unknown, runs in lines.items():
         yield f"{UNKNOWN_MARK} {', '.join(runs)}: {unknown}."
@@ -188,9 +188,9 @@ def _machine(profile: m.Profile) -> Iterator[str]:
     known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
     if known:
         loops = ([us for speed in known for us in speed.host_us], [us for speed in known for us in speed.device_us])
-        host, device = (f"{figure(min(us))} to {figure(max(us))} us" for us in loops)
-        said = f"a turn of the host's loop took {host}, the device's kernel {device}"
-        yield f"The machine itself, over the rounds: {said}."
+        host, device = (f"{figure(min(us))} to {figure(max(us))} µs" for us in loops)
+        said = f"CPU check loop {host}, GPU check kernel {device}"
+        yield f"Machine stability across processes: {said}."
 
 
 # ---------------------------------------------------------------- cells
@@ -252,7 +252,7 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
         ("reference", agreement.reference_compared, agreement.reference_differing, agreement.reference_near_ties),
     ):
         if total:
-            same = f"{count(total)} = {name}"
+            same = f"same as {name} ({count(total)})"
             details.append(f"{count(differing)} of {count(total)} \u2260 {name}" if differing else same)
             details += [plural(ties, "near-tie")] if ties else []
     wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT

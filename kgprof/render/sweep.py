@@ -24,9 +24,9 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
     sections = (
-        Section(title="Which mode", blocks=(*code, _cells(sweep))),
-        Section(title="What compiling costs", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
-        Section(title="What compiling earns", blocks=(_earnings(sweep),), intro=_EARNINGS),
+        Section(title="Recommended mode", blocks=(*code, _cells(sweep))),
+        Section(title="Cost of compiling", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
+        Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
     )
@@ -47,14 +47,14 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
 
 
 _STARTING = (
-    "Seconds that the calls before steady state take beyond as many steady calls, with cold and with warm caches on "
-    "disk; the first call after a reset, in a process that has compiled before; the stages of a cold start."
+    "Seconds that the warm-up calls take beyond as many steady calls, with cold and with warm disk caches; the first "
+    "call after a reset in a process that has compiled before; the stages of a cold start."
 )
 _EARNINGS = (
-    "Against eager, all from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
-    "more than 5\N{MULTIPLICATION SIGN} as fast and paid for within 50 executions, good 2\N{MULTIPLICATION SIGN} and "
-    "100, moderate faster and 500. Memory is the most that a process held: on a GPU what the CUDA allocator reserved, "
-    "the pools of CUDA graphs included; on a CPU the resident set, with the compiler in it."
+    "Compared with eager, from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
+    "over 5\N{MULTIPLICATION SIGN} faster and pays off within 50 executions, good 2\N{MULTIPLICATION SIGN} and 100, "
+    "moderate faster and 500. Memory is the peak of a process: on a GPU what the CUDA allocator reserved, CUDA-graph "
+    "pools included; on a CPU the resident set, compiler included."
 )
 
 
@@ -117,7 +117,7 @@ def _cells(sweep: m.Sweep) -> Table:
         *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
         *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
     )
-    label = "Each cell: steady step over fresh processes, first calls, break-even and total"
+    label = "Per cell: steady step over fresh processes, first calls, break-even and total"
     return plain(label, headings, rows)
 
 
@@ -142,7 +142,7 @@ def _starts(sweep: m.Sweep) -> Table:
     ]
     headings = ("cell", "cold s", "warm s", "reset s")
     named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
-    return plain("What a start costs, and its stages when cold", (*headings, *named), rows)
+    return plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows)
 
 
 def _consistency(sweep: m.Sweep) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _earnings(sweep: m.Sweep) -> Table:
         *("cell", "tier", f"return after {sweep.executions:,}", "benefit of 100 executions s"),
         *("pays after, warm disk (steps)", "memory"),
     )
-    return plain("What each cell earns over eager", headings, rows, words=2)
+    return plain("Benefit of each cell over eager", headings, rows, words=2)
 
 
 def _missing(sweep: m.Sweep) -> Iterator[Section]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from kgprof import model as m
 from kgprof.render import (
     breakdown,
     compare_text,
+    compare_words,
     economics_table,
     gate_text,
     holistic_table,
@@ -32,11 +34,15 @@ from kgprof.render.not_measured import gathered
 from kgprof.render.quantity import count, milliseconds, percent
 from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
 from kgprof.render.table import Block, Table, terminal
+from kgprof.wording import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 120
+_ACTIONS = 3  # causes of a comparison in brief
+_METRICS = 12  # rows of its table
+_WIDE = ("finished", "results")  # columns that the brief form has no room for
 _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
@@ -46,22 +52,29 @@ _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"
 
 
 class Text:
-    """Plain by default; whoever writes to a terminal asks for colour."""
+    """Plain by default; whoever writes to a terminal asks for colour, and for the ``brief`` form: what is left out
+    there is in the page."""
 
     name = "text"
     suffix = ".txt"
 
-    def __init__(self, *, color: bool = False, width: int = WIDTH) -> None:
+    def __init__(self, *, color: bool = False, width: int = WIDTH, brief: bool = False) -> None:
         self._color = color
+        self._brief = brief
         self._width = width
 
     def render(self, profile: m.Profile) -> str:
-        if profile.comparison is not None:
-            return document(map(visible, compare_text.lines(profile, profile.comparison)))
-        if profile.gate is not None:
-            return document(map(visible, gate_text.lines(profile, profile.gate)))
         console = new_console(self._color, self._width - 1)  # one for what _inert may add
+        if profile.comparison is not None or profile.gate is not None:
+            lines = _other_verbs(profile)
+            if not self._color and not self._brief:
+                return document(map(visible, lines))
+            _on_a_terminal(console, profile, lines, self._brief)
+            return printed(console)
         _head(console, profile)
+        if self._brief:
+            _brief(console, profile)
+            return printed(console)
         for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
             say(console, f"{number}. {what}")
             say(console, f"fix: {fix}", indent="   ")
@@ -82,9 +95,67 @@ class Text:
         for gap in gaps:
             runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
             say(console, f"{', '.join(gap.what)}: {gap.reason}{runs}", indent="  ")
-        file = console.file
-        assert isinstance(file, io.StringIO)
-        return document(line.rstrip() for line in file.getvalue().splitlines())
+        return printed(console)
+
+
+def printed(console: Console) -> str:
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return document(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _other_verbs(profile: m.Profile) -> Iterable[str]:
+    """The lines of a comparison or a gate."""
+    if profile.comparison is not None:
+        return compare_text.lines(profile, profile.comparison)
+    assert profile.gate is not None
+    return gate_text.lines(profile, profile.gate)
+
+
+def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], brief: bool) -> None:
+    """The same, wrapped, the verdict in colour; of a comparison in brief the verdict, three causes and a table."""
+    status = STATUS_STYLES.get(profile.verdict.status, "")
+    if brief and profile.comparison is not None:
+        say(console, f"kgprof compare: {profile.workload} on {profile.environment.device_name}", "bold")
+        for number, line in enumerate(gate_text.verdict(profile.verdict, compare_text.REGRESSION)):
+            say(console, line.strip(), "" if number else status, indent="  " if number else "")
+        console.print()
+        for number, cause in enumerate(profile.comparison.causes[:_ACTIONS], start=1):
+            say(console, f"{number}. {compare_text.caused(cause, profile.comparison, profile.environment.source_root)}")
+        metrics = compare_words.metrics_of(profile.comparison)[:_METRICS]
+        if metrics:
+            console.print(
+                terminal(compare_words.metric_table(metrics).only("metric", "base", "head", "change", "verdict"))
+            )
+        say(console, f"findings: {compare_words.tally(profile.comparison)}")
+        return
+    for line in map(visible, lines):
+        marked = line.startswith((f"{profile.verdict.status.upper()}: ", f"{compare_text.REGRESSION}: "))
+        level = next((style for level, style in _LEVELS.items() if f": {level.value} KGP" in line), None)
+        console.print(line, style=status if marked else level)
+
+
+def _brief(console: Console, profile: m.Profile) -> None:
+    """The table and what to do next; everything else is on the page."""
+    if not profile.trace_files:
+        shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
+        names = [column for column in shown if column.name not in _WIDE]
+        console.print(terminal(run_table.run_table(profile.runs, names, "")))
+        for run in profile.runs:
+            if ended := summary.ended(run):
+                say(console, f"{run.key.slug} {ended}", "red")
+    else:
+        _traces(console, profile)
+    for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
+        if number == 1:
+            console.print()
+            say(console, next_steps.TITLE, "bold")
+        say(console, f"{number}. {what}")
+        say(console, f"fix: {fix}", "green", indent="   ")
+        say(console, saves, indent="   ")
+    counts = Counter(finding.level for finding in profile.findings if not finding.accepted)
+    found = ", ".join(plural(counts[level], level.value) for level in (*m.Level,) if counts[level])
+    say(console, f"findings: {found or 'none'}; -v shows all of this report here", "dim")
 
 
 def document(lines: Iterable[str]) -> str:
@@ -136,7 +207,7 @@ def _head(console: Console, profile: m.Profile) -> None:
 def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
     console.print(terminal(run_table.run_table(profile.runs, shown, "")))
-    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} of fewer than {FEWEST_FOR_PERCENTILES} samples")
+    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
             say(console, f"{run.key.slug} {ended}", "red")
@@ -198,7 +269,7 @@ def _findings(console: Console, profile: m.Profile) -> None:
 def _watched(console: Console, profile: m.Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
-        say(console, f"trade-off: {weighed.verdict}: {weighed.text}")
+        say(console, f"trade-off: {practices.WEIGHED.get(weighed.verdict, weighed.verdict)}: {weighed.text}")
     earned = economics_table.sentences(profile)
     for sentence in earned:
         say(console, f"economics: {sentence}")
@@ -231,9 +302,9 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     for sentence in origin_table.sentences(kernels):
         say(console, sentence)
     if isinstance(kernels.roofline, m.Roofline):
-        say(console, f"against the card: {roofline_table.sentence(kernels, kernels.roofline)}")
+        say(console, f"roofline: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        say(console, f"held against HTA: {holistic_table.sentence(run.holistic)}")
+        say(console, f"cross-check with HTA: {holistic_table.sentence(run.holistic)}")
     for warning in kernels.warnings:
         say(console, f"note: {warning}", indent="  ")
     console.print()

@@ -56,10 +56,10 @@ _MEANINGS = {
     "operators": "on a CPU dispatch and the work itself; on a GPU ATen's dispatch",
     "autograd engine": "its own time between the operators of the backward pass",
     "launch calls": "CUDA calls that put work on the device",
-    "waits for the device": "cudaStreamSynchronize and its kin",
+    "GPU syncs": "cudaStreamSynchronize and its kin",
     "other CUDA calls": "CUDA calls that put nothing on the device",
     "user spans": "a record_function's time that nothing inside it accounts for",
-    "the recorder's own": "kgprof's",
+    "kgprof overhead": "kgprof's",
     "unexplained": "Python, and what the trace does not name",
 }
 

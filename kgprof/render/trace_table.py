@@ -22,14 +22,14 @@ IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, n
 _FILE_HEADINGS = ("size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
 _RANK_HEADINGS = ("rank", "step", "busy", "compute", "communication", "of it exposed", "idle")
 _RANKS_MEAN = (
-    "Microseconds per step, under torch.profiler. Compute is what some kernel, copy or CPU operator other than a "
-    "collective covers; exposed is what collectives cover alone."
+    "Microseconds per step, under torch.profiler. Compute: time covered by any kernel, copy or CPU operator other "
+    "than a collective; exposed: time covered by collectives only."
 )
 _RANKS_WIDE = 8  # ranks with a column of their own
-_COLLECTIVE_HEADINGS = ("collective", "place", "last to come", "in steps", "apart")
+_COLLECTIVE_HEADINGS = ("collective", "place", "last to arrive", "in steps", "apart")
 _COLLECTIVES_MEAN = (
-    "Collectives of a step, medians in microseconds: how far the first and the last rank are apart when they arrive, "
-    "and how long each rank waits inside for the last one. Waits are taken from durations, not from the ranks' clocks."
+    "Collectives of a step, medians in µs: time between the arrival of the first and the last rank, and how long "
+    "each rank waits inside for the last one. Waits come from durations, not from the ranks' clocks."
 )
 
 
@@ -83,7 +83,7 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
         rows.append(("largest over median", *over))
         blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
     if isinstance(balance.collectives, m.Skipped):
-        blocks += [f"Arrivals at the collectives are not known: {balance.collectives.reason}."] if balance.ranks else []
+        blocks += [f"Arrivals at the collectives are unknown: {balance.collectives.reason}."] if balance.ranks else []
     elif balance.collectives:
         headings = (*_COLLECTIVE_HEADINGS, *(f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]))
         calls = []
@@ -120,13 +120,13 @@ def difference(
         if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
     )
     # The whole, and how many kernels came and went.
-    what = "device time" if found.device == "cuda" else "self time of operators"
+    what = "GPU time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
     steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
     text = (
-        f"{what}: {figure(total.after_us)} us a {per}, was {figure(total.before_us)} ({signed(total.delta_us)})"
-        f"{steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
+        f"{what}: {figure(total.after_us)} µs per {per}, before {figure(total.before_us)} "
+        f"({signed(total.delta_us)}){steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
     )
     return Difference(title=title, text=text, tables=tuple(tables))
 
@@ -154,7 +154,7 @@ def _changes(
         for name, group in lines
     )
     per, title = f"\N{MICRO SIGN}s/{found.per}", f"{found.run.strategy} against {found.against.strategy}"
-    headings = (label, f"was, {per}", f"is, {per}", "difference", "calls were", "calls are")
+    headings = (label, f"before, {per}", f"after, {per}", "difference", "calls before", "calls after")
     return plain(f"{title}, by {label}", headings, cells, style="", first="name")
 
 

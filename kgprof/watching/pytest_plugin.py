@@ -58,14 +58,14 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import syncs
 
-        self._demand("the host reads no value from the device", syncs.WAITING, notes=notes, compiled=False)
+        self._demand("no GPU sync", syncs.WAITING, notes=notes, compiled=False)
 
     def no_recompiles(self, *, notes: bool = False) -> None:
         """No compilation after warm-up of what had been compiled before."""
         __tracebackhide__ = True
         from kgprof.collectors import recompiles
 
-        self._demand("nothing is compiled again", recompiles.RULES, notes=notes)
+        self._demand("no recompiles", recompiles.RULES, notes=notes)
 
     def no_graph_breaks(self, *, notes: bool = False) -> None:
         """Nor a function that fell back to eager."""
@@ -80,7 +80,7 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import addresses
 
-        self._demand("tensors stay where they are", addresses.RULES, notes=notes, or_buffers=True)
+        self._demand("tensors keep their addresses", addresses.RULES, notes=notes, or_buffers=True)
 
     def no_aliasing(self, *, notes: bool = True) -> None:
         """No result shares memory with an argument or with another, and no input that is written overlaps one. Notes
@@ -88,14 +88,14 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import aliases
 
-        self._demand("no memory is shared", aliases.RULES, notes=notes)
+        self._demand("no shared memory", aliases.RULES, notes=notes)
 
     def no_mutation(self, *, notes: bool = False) -> None:
         """Compiled code writes into no argument and no captured tensor."""
         __tracebackhide__ = True
         from kgprof.collectors import mutations
 
-        self._demand("compiled code writes into no input", mutations.RULES, notes=notes)
+        self._demand("compiled code does not write to its inputs", mutations.RULES, notes=notes)
 
     def _demand(
         self, demand: str, rules: tuple[m.Rule, ...], *, notes: bool, compiled: bool = True, or_buffers: bool = False
@@ -111,13 +111,13 @@ class Guard:
         found = [each for watched in self._watched for each in watched.findings if each.rule in ids]
         against = [line_of(each) for each in found if notes or each.one_off or each.level is not m.Level.NOTE]
         if against:
-            raise AssertionError("\n".join((f"demanded: {demand}", *against)))
+            raise AssertionError("\n".join((f"expected: {demand}", *against)))
         unseen: list[str] = []  # why an empty list of findings would prove nothing
         for watched in self._watched:
             if not watched.steps_after_warmup:
                 unseen.append(f"{plural(watched.steps, 'step')} taken, none of them after warm-up")
             if compiled and not (or_buffers and watched.declares_buffers) and not watched.compilations:
-                unseen.append("nothing was compiled while it was watched; what was compiled before is not looked into")
+                unseen.append("nothing was compiled while it was watched; code compiled earlier is not analysed")
             unseen += watched.unavailable
         if unseen:
-            raise AssertionError("\n".join((f"demanded: {demand}; that was not observed", *unseen)))
+            raise AssertionError("\n".join((f"expected: {demand}; this was not observed", *unseen)))

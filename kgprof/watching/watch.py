@@ -27,7 +27,7 @@ from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.record.source import replace
 from kgprof.wording import plural
 
-ASIDE = "kgprof runs and measures this program itself, so nothing was watched here: see its report"
+ASIDE = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
 STEPS = 100_000  # then nothing more is listened to: what is known of each place grows with the steps
 
 
@@ -57,7 +57,7 @@ def watch(
         fn_or_tensors = fn_or_tensors._function
     function, declared = _told_apart(fn_or_tensors, buffers)
     if warmup < 0:
-        raise UsageError(f"warmup is a number of steps, not {warmup}")
+        raise UsageError(f"warmup must be a number of steps, got {warmup}")
     inner = getattr(function, "_torchdynamo_orig_callable", function)
     code = getattr(inner, "__code__", None)
     files = {sys._getframe(1).f_code.co_filename, *([code.co_filename] if code is not None else [])}
@@ -71,7 +71,7 @@ def _told_apart(
     function = given if callable(given) and not is_tensor(given) else None
     tensors = None if function is not None else given
     if tensors is not None and buffers is not None:
-        raise UsageError("the tensors to watch were given twice", hint="Give a function, or tensors, or buffers= .")
+        raise UsageError("the tensors to watch were given twice", hint="Give a function, tensors or buffers=.")
     if tensors is None:
         named = buffers
     elif isinstance(tensors, Mapping):
@@ -81,13 +81,13 @@ def _told_apart(
     elif isinstance(tensors, Iterable):
         named = {f"tensor {index}": tensor for index, tensor in enumerate(tensors)}
     else:
-        raise UsageError(f"a function or tensors are watched, not {type(tensors).__name__}")
+        raise UsageError(f"kgprof.watch takes a function or tensors, not {type(tensors).__name__}")
     if named is None:
         return function, None
     declared: Callable[[], Mapping[str, Any]] = named if callable(named) else lambda: named
     for name, tensor in declared().items():
         if not is_tensor(tensor):
-            raise UsageError(f"{name!r} is no tensor but {type(tensor).__name__}")
+            raise UsageError(f"{name!r} must be a tensor, got {type(tensor).__name__}")
     return function, declared
 
 
@@ -119,7 +119,7 @@ class Watch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:
-            raise UsageError("tensors are watched in a with-block, and are not called")
+            raise UsageError("watched tensors need a with-block and cannot be called")
         if self._over or self._inside:
             return self._function(*args, **kwargs)
         listening = self._listening or self._begin((*args, *kwargs.values()))
@@ -236,12 +236,12 @@ class Watch:
             return (ASIDE if self._aside else "nothing has run yet",)
         found = [*self.unavailable]
         if self._listening.replaced_by:
-            found.append(f"{self._listening.replaced_by} is watched in its place since step {self.steps}")
+            found.append(f"{self._listening.replaced_by} has been watched instead since step {self.steps}")
         if not self.steps_after_warmup:
-            found.append(f"{plural(self.steps, 'step')} taken, and warm-up takes {self._warmup}")
+            found.append(f"{plural(self.steps, 'step')} taken, but warm-up takes {self._warmup}")
         found += [note for one in self._summaries for note in memory.notes(one)]
         if not self.compilations:
-            found.append("nothing was compiled while it was watched; what was compiled before is not looked into")
+            found.append("nothing was compiled while it was watched; code compiled earlier is not analysed")
         return tuple(found)
 
     @property
@@ -272,7 +272,7 @@ class Watch:
 
     def _head(self) -> str:
         reads = self.syncs_per_step
-        words = "reads per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} reads per step"
+        words = "syncs per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} syncs per step"
         findings = plural(len(self.findings), "finding") if self.findings else "no finding"
         return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {words}"
 
@@ -292,4 +292,4 @@ def line_of(finding: m.Finding) -> str:
 
 def place_of(finding: m.Finding) -> str:
     place = finding.location
-    return "no line known" if place is None else f"{place.file}:{place.line}"
+    return "line unknown" if place is None else f"{place.file}:{place.line}"

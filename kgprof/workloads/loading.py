@@ -54,16 +54,16 @@ def find(workload: str) -> Target | None:
         programs.find(workload)  # says that it is a folder
     if not colon:
         near_by = did_you_mean(workload, BUILT_IN)
-        raise UsageError(f"no workload {workload!r}{near_by}", hint=f"a workload is one of: {FORMS}")
+        raise UsageError(f"no workload {workload!r}{near_by}", hint=f"a workload must be one of: {FORMS}")
     if not name or not place:
-        raise UsageError(f"workload {workload!r} is not complete", hint=f"a workload is one of: {FORMS}")
+        raise UsageError(f"workload {workload!r} is incomplete", hint=f"a workload must be one of: {FORMS}")
     if place.endswith(".py") or os.sep in place:
         file = Path(place)
         if not file.is_file():
-            raise InputError("no such file", path=file, hint="a workload in a file is path/file.py:name")
+            raise InputError("file not found", path=file, hint="a workload in a file is path/file.py:name")
         return Target(file=file.resolve(), name=name)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UsageError(f"{place!r} is no module name", hint=f"a workload is one of: {FORMS}")
+        raise UsageError(f"{place!r} is not a module name", hint=f"a workload must be one of: {FORMS}")
     return Target(module=place, name=name)
 
 
@@ -165,7 +165,7 @@ def _imported(target: Target) -> ModuleType:
         # A module that is missing itself, or a package above it; one that *it* imports is its own failure.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and target.module and f"{target.module}.".startswith(f"{missing}."):
-            hint = f"looked for from {os.getcwd()} and on sys.path; a file is path/file.py:name"
+            hint = f"searched {os.getcwd()} and sys.path; a file is path/file.py:name"
             raise UsageError(f"no module named {missing!r}", hint=hint) from None
         place = str(target.file) if target.file else f"module {target.module}"
         first = next(iter(str(error).strip().splitlines()), "")
@@ -178,7 +178,7 @@ def _import_file(file: Path) -> ModuleType:
     name = file.stem if file.stem.isidentifier() and file.stem not in sys.modules else "kgprof_workload"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is no Python file", hint=f"a workload is one of: {FORMS}")
+        raise UsageError(f"{file} is not a Python file", hint=f"a workload must be one of: {FORMS}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -190,7 +190,7 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     for part in target.name.split("."):
         if not hasattr(found, part):
             known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
-            hint = "name a function without arguments, or an object with strategies"
+            hint = "give a function without arguments, or an object with strategies"
             raise UsageError(f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint)
         found = getattr(found, part)
     return found

@@ -46,10 +46,10 @@ def find(workload: str) -> Program:
     if workload.startswith(MODULE_OPTION):
         name = workload.removeprefix(MODULE_OPTION)
         if not name or not all(part.isidentifier() for part in name.split(".")):
-            raise UsageError(f"-m {name!r} is no module name", hint="-m takes pkg.mod; a file stands without -m")
+            raise UsageError(f"-m {name!r} is not a module name", hint="-m takes pkg.mod; give a file without -m")
         spec = _spec(name)
         if spec is None:
-            raise UsageError(f"no module named {name!r}", hint=f"looked for from {os.getcwd()} and on sys.path")
+            raise UsageError(f"no module named {name!r}", hint=f"searched {os.getcwd()} and sys.path")
         inside = spec.submodule_search_locations
         if inside is not None and PathFinder.find_spec(f"{name}.__main__", list(inside)) is None:
             raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
@@ -59,7 +59,7 @@ def find(workload: str) -> Program:
         raise InputError("is a folder, not a script", path=file, hint="name the script in it, or a module with -m")
     if not file.is_file():
         hint = "a script is path/script.py; a workload in a file is file.py:name"
-        raise InputError("no such file", path=file, hint=hint)
+        raise InputError("file not found", path=file, hint=hint)
     if not os.access(file, os.R_OK):
         raise InputError("cannot be read: permission denied", path=file)
     return Program(file=file)
@@ -108,7 +108,7 @@ class ProgramWorkload:
         return None
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
-        raise KgprofError(f"{self.name} is a program: it is run, not stepped")
+        raise KgprofError(f"{self.name} is a program, which has no step to call")
 
 
 # ---------------------------------------------------------------- running it

@@ -84,9 +84,11 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
     if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
         return UNNAMED
     if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
-        raise UsageError(f"{name}: unit is {unit!r}, not a word", hint='as in: unit = "token"')
+        raise UsageError(f"{name}: unit must be a word, got {unit!r}", hint='for example: unit = "token"')
     if unit in ("step", "evaluation"):
-        raise UsageError(f"{name}: unit is {unit!r}, which kgprof has times of anyway", hint='as in: unit = "token"')
+        raise UsageError(
+            f"{name}: unit {unit!r} is redundant: kgprof always times it", hint=('for example: unit = "token"')
+        )
     if callable(per_step):
         try:
             per_step = per_step()
@@ -103,7 +105,7 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
 
 def _whole(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value <= 0:
-        raise UsageError(f"{what} is {value!r}, not a whole number above 0")
+        raise UsageError(f"{what} must be a whole number above 0, got {value!r}")
     return int(value)
 
 
@@ -127,10 +129,10 @@ class UserWorkload:
             raise UsageError(f"{name}: strategies is empty")
         labels: Sequence[object] = tuple(strategies)
         if no_names := [label for label in labels if not isinstance(label, str)]:
-            raise UsageError(f"{name}: {no_names[0]!r} in strategies is no name", hint="name each by a string")
+            raise UsageError(f"{name}: {no_names[0]!r} in strategies is not a name", hint="use strings as names")
         has = f"it has: {', '.join(strategies)}"
         if baseline is not None and baseline not in self._strategies:
-            raise UsageError(f"{name}: baseline {baseline!r} is none of its strategies", hint=has)
+            raise UsageError(f"{name}: baseline {baseline!r} is not one of its strategies", hint=has)
         if alternatives is not None and not isinstance(alternatives, Mapping):
             kind = f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to the other"
             raise UsageError(f"{name}: alternatives is {kind}")
@@ -138,7 +140,7 @@ class UserWorkload:
         self._alternatives = tuple(m.Alternative(guarded=first, always=other) for first, other in declared.items())
         for label in (label for pair in declared.items() for label in pair):
             if not isinstance(label, str) or label not in strategies:
-                raise UsageError(f"{name}: alternatives name {label!r}, which is none of its strategies", hint=has)
+                raise UsageError(f"{name}: alternatives name {label!r}, which is not one of its strategies", hint=has)
         for label, strategy in self._strategies.items():
             _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
@@ -189,9 +191,9 @@ def judged(
     expected = results.get(baseline) if baseline else None
     for run, found in results.items():
         if expected is None:
-            yield run, m.Skipped(reason="there is no baseline's result to compare with")
+            yield run, m.Skipped(reason="the baseline left no result to compare with")
         elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-            drawn = "its steps draw random numbers, and compiled code draws others from the same seed"
+            drawn = "its steps draw random numbers, and compiled code draws different ones from the same seed"
             yield run, m.Skipped(reason=drawn)
         else:
             yield run, compare(found, expected, note="the baseline itself" if run == baseline else "")
@@ -221,10 +223,10 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
 
 def _check_strategy(what: str, strategy: object) -> None:
     if inspect.isclass(strategy):
-        raise UsageError(f"{what} is a class", hint="name an instance of it, or a function without arguments")
+        raise UsageError(f"{what} is a class", hint="give an instance of it, or a function without arguments")
     step: object = _step(strategy)
     if not callable(step):
-        hint = "name a function without arguments, an object with step(), or one with strategies"
+        hint = "give a function without arguments, an object with step(), or one with strategies"
         raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
     try:
         inspect.signature(step).bind()
@@ -306,7 +308,7 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
         unit, better = str(known.pop("unit", "")), m.Better(known.pop("better", ""))
         tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        hint = 'a metric is a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}'
+        hint = 'a metric must be a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}'
         raise UsageError(f"evaluate() returns {given!r} for the metric {label!r}: {error}", hint=hint) from None
     if known:
         keys = ", ".join(map(repr, known))
@@ -368,11 +370,11 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         size = max(array.size for array in (mine, other) if array is not None)
         compared += size
         if mine is None or other is None:
-            wrong, remark = max(1, size), f"{name} is in one of the two only"
+            wrong, remark = max(1, size), f"{name} exists in only one of the two"
         elif mine.shape != other.shape:
-            wrong, remark = max(1, size), f"{name}: shape {mine.shape} against the baseline's {other.shape}"
+            wrong, remark = max(1, size), f"{name}: shape {mine.shape}, but {other.shape} in the baseline"
         elif mine.dtype != other.dtype:
-            wrong, remark = max(1, size), f"{name}: dtype {mine.dtype} against the baseline's {other.dtype}"
+            wrong, remark = max(1, size), f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline"
         else:
             wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
             remark = remark if len(ours) == 1 else f"{name}: {remark}"

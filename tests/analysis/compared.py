@@ -144,7 +144,7 @@ def kernels(
         busy_us=total,
         idle_us=idle_us * STEPS,
         total_us=total,
-        launches=sum(row.count for row in found) if cuda else Skipped(reason="a CPU run launches no device kernels"),
+        launches=sum(row.count for row in found) if cuda else Skipped(reason="a CPU run launches no GPU kernels"),
         graph_launches=graphs * STEPS if cuda else Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=tuple(KindTotal(kind=row.kind, count=row.count, total_us=row.total_us) for row in found),
         rows=found,

@@ -72,8 +72,8 @@ def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -
 
     profile = analyse(recordings.load(Path(recorded.folder)))
 
-    assert profile.runs[1].flame == Skipped(reason="this Recording holds no STACK pass")
-    assert ("STACK pass", "this Recording holds no STACK pass") in {(o.what, o.reason) for o in profile.omissions}
+    assert profile.runs[1].flame == Skipped(reason="this Recording has no STACK pass")
+    assert ("STACK pass", "this Recording has no STACK pass") in {(o.what, o.reason) for o in profile.omissions}
 
 
 def test_a_stack_trace_that_cannot_be_read_is_an_omission(tmp_path: Path) -> None:
@@ -152,8 +152,7 @@ def test_unfinished_strategies_are_not_ranked_by_their_steps() -> None:
 
     assert "fastest" not in " ".join((found.text, *found.reasons))
     assert (
-        "the runs cannot be ranked: no evaluation to compare on, and a step of another strategy is another amount of "
-        "work"
+        "the runs cannot be ranked: there is no evaluation to compare, and strategies differ in work per step"
     ) in found.reasons
 
 
@@ -193,7 +192,7 @@ def test_a_death_leads_and_what_stands_follows() -> None:
     assert found.text == "torch_cond.default raised during COMPILE: AssertionError: expected size 256==256"
     assert found.reasons[0].startswith("fused.default is fastest: 2.50×")
     assert found.reasons[1:] == (
-        "results equal (torch_cond.default not compared: the results were compared without this run)",
+        "results equal (torch_cond.default not compared: this run was left out when results were compared)",
         "all 100 candidates finished",
     )
 
@@ -201,7 +200,7 @@ def test_a_death_leads_and_what_stands_follows() -> None:
 def test_near_ties_are_counted_in_words() -> None:
     near = agreement(agreed(EAGER), agreed(FUSED, "near-ties", differing=4, near_ties=4))
 
-    assert "results equal but for 4 near-ties" in said(recording(run(EAGER), run(FUSED), agreement=near)).trust
+    assert "results equal except for 4 near-ties" in said(recording(run(EAGER), run(FUSED), agreement=near)).trust
 
 
 def test_near_ties_with_the_reference_are_counted_too() -> None:
@@ -210,7 +209,7 @@ def test_near_ties_with_the_reference_are_counted_too() -> None:
 
     found = said(recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), (key, near))))
 
-    assert "results equal but for 2 near-ties" in found.trust
+    assert "results equal except for 2 near-ties" in found.trust
 
 
 def test_results_that_could_not_be_compared_need_attention() -> None:
@@ -260,12 +259,12 @@ def test_many_unknown_candidates_need_attention() -> None:
         return said(recording(*runs, agreement=BOTH_EQUAL))
 
     assert [of(count).status for count in (10, 11, 50)] == ["ok", "attention", "attention"]
-    assert "11 % of the candidates (11 of 100) are undecided: a cap dropped children on their path" in of(11).trust
+    assert "11 % of the candidates (11 of 100) are undecided: they hit a size limit" in of(11).trust
     assert "undecided" not in of(10).trust
     assert (of(11).lead, of(50).lead) == (
         "",
-        "50 % of the candidates (50 of 100) are undecided: a cap dropped children on their path; results and times are "
-        "of that much truncated work",
+        "50 % of the candidates (50 of 100) are undecided: they hit a size limit; results and times are of truncated "
+        "work",
     )
 
 
@@ -286,13 +285,13 @@ def test_a_mode_that_compiled_nothing_needs_attention() -> None:
     found = said(recording(run(EAGER), run(FUSED, evaluation_s=0.2, compiled=0)))
 
     assert found.status == "attention"
-    assert found.reasons == ("fused.default: mode default was asked for, and nothing was compiled",)
+    assert found.reasons == ("fused.default: mode default was requested, but nothing was compiled",)
 
 
 def test_a_finding_of_several_runs_is_one_reason() -> None:
     found = said(recording(run(EAGER), run(COND, evaluation_s=0.2, compiled=0), run(FUSED, compiled=0)))
 
-    assert found.reasons == ("torch_cond.default, fused.default: mode default was asked for, and nothing was compiled",)
+    assert found.reasons == ("torch_cond.default, fused.default: mode default was requested, but nothing was compiled",)
 
 
 def test_an_interruption_is_inconclusive() -> None:
@@ -343,7 +342,7 @@ def test_every_skipped_pass_is_an_omission() -> None:
     assert omitted(recording(died(EAGER), agreement=agreement())) == {
         *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "STACK", "MEMORY", "KERNELS")),
         ("evaluation", reason),
-        ("comparison of results", "the results were compared without this run"),
+        ("comparison of results", "this run was left out when results were compared"),
     }
 
 
@@ -379,7 +378,7 @@ def test_records_of_the_compiler_that_were_cut_or_are_missing_are_said() -> None
         for records in (whole, cut, gone)
     ]
 
-    assert lacking == ["", "1,200 records of the compiler are beyond the limit", "not written"]
+    assert lacking == ["", "1,200 records of the compiler exceed the limit", "not written"]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +396,7 @@ def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Opt
 
     profile = analyse(msgspec.structs.replace(made, header=header))
 
-    lacking = Omission(what="the card's ceilings", reason="this Recording holds no ceilings")
+    lacking = Omission(what="the GPU's peak rates", reason="this Recording has no ceilings")
     assert (lacking in profile.omissions) == said
 
 

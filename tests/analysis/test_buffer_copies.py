@@ -83,7 +83,7 @@ def test_on_cuda_they_are_what_these_launched(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_is_not_a_share_of_nothing(tmp_path: Path) -> None:
-    assert cost(columns(tmp_path, [step(0)]), None, steps=1) == Skipped(reason="the trace holds no operator")
+    assert cost(columns(tmp_path, [step(0)]), None, steps=1) == Skipped(reason="the trace has no operator")
     idle = columns(tmp_path, steps())
     assert cost(idle, launched(idle), steps=2) == Skipped(reason="nothing ran on the GPU in the traced steps")
 

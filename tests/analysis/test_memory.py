@@ -85,8 +85,8 @@ def test_the_tiers_of_what_is_taken_over_eager(over: float, tier: MemoryTier) ->
     [
         ((), peaks(1), "fused was not run in mode eager"),
         ((run(RunKey(strategy="batched", mode="eager"), peaks(1)),), peaks(1), "fused was not run in mode eager"),
-        ((run(EAGER, Skipped(reason="no /proc")),), peaks(1), "of the eager run: no /proc"),
-        ((died(EAGER),), peaks(1), "of the eager run: the run was killed during timing: SIGKILL"),
+        ((run(EAGER, Skipped(reason="no /proc")),), peaks(1), "eager run: no /proc"),
+        ((died(EAGER),), peaks(1), "eager run: the run was killed during timing: SIGKILL"),
         ((run(EAGER, peaks(1)),), Skipped(reason="no /proc"), "no /proc"),
     ],
     ids=["alone", "of another strategy", "eager has no peak", "eager died", "no peak of its own"],
@@ -111,7 +111,7 @@ def test_lines_that_read_in_warm_up_alone_are_named_and_counted_in_no_step() -> 
 
     assert (found.syncs_per_step, found.warm_up_reads) == (1.0, (written.place(*written.CALLER),))
     assert memory.notes(found) == (
-        "1 line reads in warm-up alone, so in no figure per step and no finding: model.py:21 train",
+        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: model.py:21 train",
     )
 
 
@@ -120,7 +120,9 @@ def test_many_lines_are_counted_and_five_are_named() -> None:
     found = of_fused("cpu", written_syncs.run(*(written_syncs.read(frame, calls=range(1)) for frame in frames)))
 
     (note,) = memory.notes(found)
-    assert note.startswith("7 lines read in warm-up alone, so in no figure per step and no finding: model.py:1")
+    assert note.startswith(
+        "7 lines sync during warm-up only, so they count in no per-step figure and no finding: model.py:1"
+    )
     assert note.endswith("model.py:5 report and 2 more")
 
 

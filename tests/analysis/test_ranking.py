@@ -219,5 +219,5 @@ def test_a_run_with_less_gpu_work_and_a_longer_step_is_pointed_at() -> None:
     assert found.text.startswith("batched.reduce-overhead is fastest")
     assert [note for note in found.notes if "less GPU work" in note] == [
         "batched.default has less GPU work per step (70.0 vs 90.0 µs of batched.reduce-overhead), so its longer time "
-        "is the CPU's or that process's luck"
+        "comes from the CPU or from chance in that process"
     ]

@@ -153,9 +153,9 @@ def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
         "device": compared(on_a_cpu, stepped).missing,
         "nothing": compared(stepped, empty).missing,
     } == {
-        "steps": "old marks no steps (ProfilerStep#) and the other one does, so there is no common unit",
-        "device": "new holds the times of kernels on the device and old those of operators on the CPU",
-        "nothing": "new: the trace holds no operator and no device kernel",
+        "steps": "old marks no steps (ProfilerStep#) but the other one does, so there is no common unit",
+        "device": "new has the times of GPU kernels, old those of CPU operators",
+        "nothing": "new: the trace has neither operators nor GPU kernels",
     }
     # and two that both mark none are compared as they are
     assert compared(unmarked, unmarked).per == "window"

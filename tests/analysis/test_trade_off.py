@@ -66,8 +66,8 @@ def waiting(us: float, *, on: SyncRecord | None = None) -> SyncRecord:
 @pytest.mark.parametrize(
     ("guarded_s", "verdict", "words"),
     [
-        (0.25, "keep the read", "the read with the work behind it is 2x as fast"),
-        (1.0, "remove it", "the work done in every step is 2x as fast"),
+        (0.25, "keep the read", "skipping work after the sync is 2× faster"),
+        (1.0, "remove it", "always doing the work is 2× faster"),
         (0.52, "inconclusive", "their spreads overlap"),
     ],
 )
@@ -82,17 +82,17 @@ def test_whole_evaluations_decide(guarded_s: float, verdict: str, words: str) ->
     assert isinstance(found.net, Spread)
     assert isinstance(found.net_always, Spread)
     assert (found.net.unit, found.net.samples, found.net_always.median) == ("ms/candidate", 3, 5.0)
-    assert found.sync_us == Skipped(reason="on a CPU the host waits for nobody")
-    assert found.saved_us == Skipped(reason="on a CPU the host waits for nobody")
+    assert found.sync_us == Skipped(reason="not applicable on a CPU")
+    assert found.saved_us == Skipped(reason="not applicable on a CPU")
 
 
 def test_the_sentence_has_the_figures_and_says_what_they_are() -> None:
     found = weighed(run(GUARDED, DONE, predicate(), evaluation_s=0.25), run(ALWAYS, DONE))
 
     assert found.text == (
-        "guarded.default takes 2.50 ms/candidate (TIMING, median, range 2.25 to 2.75, n = 3), "
-        "always.default takes 5.00 ms/candidate (TIMING, median, range 4.50 to 5.50, n = 3): "
-        "the read with the work behind it is 2x as fast, one process each"
+        "guarded.default takes 2.50 ms/candidate (TIMING, median, range 2.25 to 2.75, n = 3), always.default takes "
+        "5.00 ms/candidate (TIMING, median, range 4.50 to 5.50, n = 3): skipping work after the sync is 2× faster, "
+        "one process each"
     )
 
 
@@ -110,8 +110,8 @@ def test_one_evaluation_ranks_nothing() -> None:
 @pytest.mark.parametrize(
     ("guarded_s", "saved_ms", "words"),
     [
-        (0.25, 250.0, ", and the work behind the read takes 252 ms an evaluation less"),
-        (0.75, -250.0, ", and what stands behind the read takes 248 ms an evaluation more than without it"),
+        (0.25, 250.0, ", and skipping the work saves 252 ms per evaluation"),
+        (0.75, -250.0, ", and the branch costs 248 ms more per evaluation than doing the work every step"),
     ],
 )
 def test_a_wait_counts_in_every_step_of_an_evaluation(guarded_s: float, saved_ms: float, words: str) -> None:
@@ -139,10 +139,9 @@ def test_without_evaluations_steps_decide_and_a_gpu_says_what_the_read_costs() -
 
     assert (found.verdict, found.sync_us, found.saved_us) == ("keep the read", 310.0, 810.0)
     assert found.text == (
-        "guarded.default takes 1.00 ms/step (TIMING, median, p10 to p90 0.920 to 1.08, n = 3), "
-        "always.default takes 1.50 ms/step (TIMING, median, p10 to p90 1.38 to 1.62, n = 3): "
-        "the read with the work behind it is 1.5x as fast, one process each; "
-        "under MEMORY's probes the host waited 310 us a step"
+        "guarded.default takes 1.00 ms/step (TIMING, median, p10 to p90 0.920 to 1.08, n = 3), always.default takes "
+        "1.50 ms/step (TIMING, median, p10 to p90 1.38 to 1.62, n = 3): skipping work after the sync is 1.5× faster, "
+        "one process each; the CPU waited 310 µs per step here (under instrumentation)"
     )
 
 
@@ -167,7 +166,7 @@ def test_steps_whose_spreads_overlap_decide_nothing() -> None:
 def test_a_wait_that_no_hook_timed_is_no_zero() -> None:
     found = weighed(run(GUARDED, predicate(device="cuda")), run(ALWAYS), device="cuda")
 
-    assert found.sync_us == Skipped(reason="the hooks that time a wait did not see this one")
+    assert found.sync_us == Skipped(reason="no hook timed this wait")
 
 
 # ---------------------------------------------------------------- where there is nothing to weigh
@@ -196,7 +195,7 @@ def test_results_that_differ_are_not_weighed() -> None:
 
     assert (found.verdict, found.text) == (
         "not observed",
-        "guarded.default and always.default were not weighed: results differ",
+        "guarded.default and always.default were not compared: results differ",
     )
 
 

@@ -45,7 +45,8 @@ def test_a_github_job_is_known_by_its_variables(tmp_path: Path) -> None:
     }
 
     url = "https://github.com/o/r/actions/runs/12"
-    assert job_of(variables) == Job(parses_log=True, summary=tmp_path / "summary", run_url=url)
+    source = "https://github.com/o/r"
+    assert job_of(variables) == Job(parses_log=True, summary=tmp_path / "summary", run_url=url, source_url=source)
 
 
 def test_elsewhere_there_is_no_job() -> None:
@@ -167,7 +168,7 @@ def test_a_full_summary_is_left_alone_and_said(tmp_path: Path) -> None:
 
     wrong = append_summary(path, lambda room: "ours")
 
-    assert wrong == f"the job summary is full ({SUMMARY_BYTES:,} bytes are in it), so this run is not in it: {path}"
+    assert wrong == f"the job summary is full ({SUMMARY_BYTES:,} bytes), so this run was left out of it: {path}"
     assert path.stat().st_size == SUMMARY_BYTES
 
 

@@ -119,7 +119,7 @@ def test_a_second_signal_while_the_report_is_written_names_the_command_that_writ
     assert (code, out) == (130, "")
     assert err.splitlines()[-2:] == [
         "kgprof: error: interrupted",
-        f"  hint: what was measured is in {unfinished}; its report: kgprof report {unfinished}",
+        f"  hint: what was measured is in {unfinished}; to report on it: kgprof report {unfinished}",
     ]
     assert cli.run(["report", str(tmp_path / unfinished)]) == 0
     assert (tmp_path / unfinished / "report.html").is_file()
@@ -205,7 +205,7 @@ def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path) -> None:
     assert second.returncode == 2
     assert err.splitlines()[-2:] == [
         f"kgprof: error: another kgprof (process {first.pid}) is writing to out",
-        "  hint: wait for its end, or name another folder with -o",
+        "  hint: wait until it ends, or choose another folder with -o",
     ]
     assert first.returncode == 130
     assert recordings.load(tmp_path / "out").header.interrupted

@@ -69,7 +69,7 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize(
     ("args", "env", "code", "says"),
     [
-        (("own.py:numbered",), {}, 2, "own.py:numbered: 1 in strategies is no name"),
+        (("own.py:numbered",), {}, 2, "own.py:numbered: 1 in strategies is not a name"),
         pytest.param(("own.py:raising",), {}, 4, "RuntimeError", marks=pytest.mark.long),
         pytest.param(("own.py:deaf",), {}, 4, "RuntimeError", marks=pytest.mark.long),
         pytest.param(("own.py:protocol",), {}, 4, "RuntimeError", marks=pytest.mark.long),

@@ -20,7 +20,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import record, store
 from tests.record import handmade
 
-ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "ceilings of the card"}
+ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "peak rates of the GPU"}
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_card_that_copies_nothing_is_wrong(recording: Recording, rate: float, 
 
     answers = selftest.compare(msgspec.structs.replace(recording, ceilings=ceilings))
 
-    assert statuses(answers)["ceilings of the card"] == status
+    assert statuses(answers)["peak rates of the GPU"] == status
 
 
 def test_a_run_that_left_nothing_has_no_right_answer(recording: Recording) -> None:

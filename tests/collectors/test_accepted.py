@@ -40,10 +40,10 @@ def test_a_whole_entry_is_read() -> None:
         ('reason = "it is a demo"\n', "", "reason is missing"),
         ('owner = "ana"\n', "", "owner is missing"),
         ("expires = 2027-01-31\n", "", "expires is missing"),
-        ('reason = "it is a demo"', 'reason = "  "', "reason is empty; say it"),
-        ('owner = "ana"', 'owner = ""', "owner is empty; say it"),
-        ("2027-01-31", '"soon"', "expires is a day, 2027-06-30, not 'soon'"),
-        ("2027-01-31", "2027-01-31T00:00:00", "expires is a day"),
+        ('reason = "it is a demo"', 'reason = "  "', "reason is empty; fill it in"),
+        ('owner = "ana"', 'owner = ""', "owner is empty; fill it in"),
+        ("2027-01-31", '"soon"', "expires must be a date such as 2027-06-30, not 'soon'"),
+        ("2027-01-31", "2027-01-31T00:00:00", "expires must be a date"),
         ('gb = "GB0059"', 'id = "GB0059"', "unknown key 'id'"),
         ("[[accepted]]", "[[acepted]]", "unknown key 'acepted' (did you mean accepted?)"),
         ("[[accepted]]", "[accepted]", "accepted must be written as [[accepted]]"),
@@ -74,8 +74,8 @@ def test_the_faults_of_all_entries_are_said() -> None:
     _, faults = parse(WHOLE.replace('"ana"', '""') + WHOLE.replace('"it is a demo"', '""'))
 
     assert faults == [
-        "a.toml: entry 1 (KGP101 src/model.py): owner is empty; say it",
-        "a.toml: entry 2 (KGP101 src/model.py): reason is empty; say it",
+        "a.toml: entry 1 (KGP101 src/model.py): owner is empty; fill it in",
+        "a.toml: entry 2 (KGP101 src/model.py): reason is empty; fill it in",
     ]
 
 
@@ -91,8 +91,8 @@ def test_an_update_keeps_reasons_drops_what_is_gone_and_leaves_new_ones_to_be_fi
     assert entries == (kept, expired, new)
     _, faults = parse(accepted.write(entries))
     assert [fault.partition(": ")[2].partition(": ")[2] for fault in faults] == [
-        "reason is empty; say it",
-        "owner is empty; say it",
+        "reason is empty; fill it in",
+        "owner is empty; fill it in",
     ]
 
 

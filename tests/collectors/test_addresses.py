@@ -59,7 +59,7 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (line("carried"), Level.WARNING)
     assert finding.message == (
-        "x, input of advanced, lies at another address than before in 5 of the calls after warm-up, last in call 7: "
+        "x, input of advanced, moved to a new address in 5 of the calls after warm-up, last in call 7: it is "
         "new memory, made by compiled graph 0/0 output 0 in an earlier call"
     )
 
@@ -200,7 +200,7 @@ def test_a_buffer_that_no_graph_takes_as_an_argument_points_at_what_rebinds_it()
     assert use.pattern == "rebound"
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (25, Level.WARNING)
-    assert finding.message.startswith("the declared buffer table.state lies at another address")
+    assert finding.message.startswith("the declared buffer table.state moved to a new address")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_copy_beside_a_launch_proves_what_dynamo_did_not_mark_as_fixed() -> No
         run=written.REDUCE_OVERHEAD,
         location=written.place(*written.CALLER),
         fingerprint=finding.fingerprint,
-        cost=Skipped(reason="TRACE shows no copy on the device before a replay"),  # only what the host did is in it
+        cost=Skipped(reason="TRACE shows no GPU copy before a replay"),  # only what the host did is in it
     )
 
 

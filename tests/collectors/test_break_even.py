@@ -58,7 +58,7 @@ def test_the_finding_says_the_figures_and_when() -> None:
     never, late = diagnose((weighed("never"), weighed("pays", after(48))))
 
     assert (never.rule, never.run, never.message) == (NEVER_BREAKS_EVEN.id, COMPILED, "in words")
-    assert late.message == "in words: that is 48 hours of steps"
+    assert late.message == "in words, which is 48 hours of steps"
     assert never.fingerprint == late.fingerprint
 
 
@@ -73,8 +73,8 @@ def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
 
     assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
     assert finding.message == (
-        "it never earns back the 2 s that compiling takes on a cold cache: a candidate takes 9.00 ms, "
-        "in mode eager 5.00 ms (TIMING, medians, in one process each)"
+        "slower than eager; 2 s of cold compile time is not recovered: 9.00 ms per candidate, 5.00 ms in mode eager "
+        "(TIMING, medians, in one process each)"
     )
 
 

@@ -65,8 +65,8 @@ def test_a_bypass_is_one_finding_a_function_for_all_caches() -> None:
         rule="KGP106",
         level=Level.WARNING,
         message=(
-            "Model.step is compiled anew in every process: FX graph cache and AOTAutograd cache bypassed "
-            "(Can't cache HigherOrderOperator: cond)"
+            "Model.step is recompiled in every process: FX graph cache and AOTAutograd cache bypassed (Can't cache "
+            "HigherOrderOperator: cond)"
         ),
         run=FUSED,
         location=STEPS_DEF,

@@ -61,12 +61,12 @@ def test_one_time_is_enough() -> None:
 
 def test_a_compiled_mode_that_compiled_nothing_is_a_warning() -> None:
     assert diagnosed(recording(run(EAGER), run(FUSED, compiled=0))) == [
-        (Level.WARNING, FUSED, "mode default was asked for, and nothing was compiled")
+        (Level.WARNING, FUSED, "mode default was requested, but nothing was compiled")
     ]
 
 
 def test_a_workload_that_compiles_nothing_by_itself_is_a_note() -> None:
-    note = (Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
+    note = (Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code")
 
     assert diagnosed(recording(run(AS_IS))) == [note]
     assert diagnosed(recording(run(EAGER))) == [note]
@@ -97,4 +97,4 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
 
     assert (found.level, found.run, found.fix) == (Level.NOTE, AS_IS, starts.command)
     assert found.message.endswith(f"Run {starts.command} and 1 other script")
-    assert [message for _, _, message in own] == ["nothing was compiled in this run; times are shown as they stand"]
+    assert [message for _, _, message in own] == ["nothing was compiled in this run; its times are those of eager code"]

@@ -71,7 +71,7 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
     explained = written.on_cuda(*compiled_once(), skipped_graph("control flow operator", LOOP), launches=0)
 
     assert [f.message for f in diagnosed(silent)] == [
-        "no CUDA graph was launched in TRACE; compiled graphs that ran: 1; torch logged no skip"
+        "no CUDA graph was launched in TRACE, although 1 compiled graph ran; torch logged no skip"
     ]
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
 
@@ -134,7 +134,7 @@ def test_launches_are_counted_in_each_compiled_region() -> None:
 def test_a_graph_left_out_among_others_that_are_launched_is_said(report: Region, said: str) -> None:
     (finding,) = diagnosed(of_two(report))
 
-    assert (finding.rule, finding.message) == ("KGP303", f"{said}, others were; torch logged no skip of it")
+    assert (finding.rule, finding.message) == ("KGP303", f"{said}, though others were; torch logged no skip of it")
     assert finding.location is not None
     assert finding.location.function == "report"
 
@@ -197,7 +197,7 @@ def test_a_partition_has_its_reasons_and_its_line() -> None:
         compile_id="0/0", graphed=1, not_graphed=1, reasons=("cpu ops",), location=written.place(*LOOP)
     )
     (finding,) = diagnosed(written.on_cuda(*compiled_once(), *partitioned("cpu ops", LOOP)))
-    assert finding.message == "1 of 2 pieces of a compiled graph run outside of CUDA graphs: cpu ops"
+    assert finding.message == "CUDA graphs cover only 1 of 2 partitions of a compiled graph: cpu ops"
 
 
 def test_a_partition_without_a_user_line_points_at_the_def() -> None:
@@ -272,7 +272,9 @@ def test_what_would_be_skipped_on_cuda_is_a_note(
     assert (found.launches_per_step, found.recorded) == (NOT_ON_CPU, NOT_ON_CPU)
     (finding,) = cuda_graphs.diagnose((found,))
     assert (finding.rule, finding.level, finding.location) == ("KGP301", Level.NOTE, STEPS_DEF)
-    assert finding.message == (f"on CUDA torch would make no CUDA graph of Model.step: it writes to {', '.join(names)}")
+    assert finding.message == (
+        f"on CUDA torch would not capture Model.step as a CUDA graph: it writes to {', '.join(names)}"
+    )
 
 
 def test_a_buffer_at_a_fixed_address_may_be_written_to() -> None:

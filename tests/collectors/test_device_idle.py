@@ -20,20 +20,18 @@ def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() ->
     (finding,) = found(steps(step_us=400.0, kernels=4, kernel_us=5.0))
 
     assert (finding.rule, finding.level, finding.run) == (DEVICE_IDLE.id, Level.WARNING, RUN)
-    assert finding.message == (
-        "the device does nothing in 95 % of a step: 20 us of work in 400 us, with 4.0 launches, one every 100.0 us"
-    )
+    assert finding.message == ("the GPU is idle 95 % of each step (20 of 400 µs busy, 4.00 launches, one every 100 µs)")
     assert finding.cost == FindingCost(
         value=380.0,
         unit="us/step",
-        what="the device did nothing",
+        what="GPU idle time",
         measured_in=(PassName.TIMING, PassName.TRACE),
         samples=5,
     )
     assert finding.detail.splitlines()[:3] == [
         "step: median of 5 steps, TIMING",
         "work and launches: mean of 4 steps, TRACE",
-        "while the device waited the host was in, under the profiler:",
+        "what the CPU did while the GPU waited, under the profiler:",
     ]
 
 
@@ -43,7 +41,7 @@ def test_many_short_kernels_are_bound_by_their_launches() -> None:
 
     assert (finding.rule, finding.level) == (LAUNCH_BOUND.id, Level.WARNING)
     assert finding.message == (
-        "the device does nothing in 80 % of a step: 80 us of work in 400 us, with 40.0 launches, one every 10.0 us"
+        "the GPU is idle 80 % of each step (80 of 400 µs busy, 40.0 launches, one every 10.0 µs)"
     )
 
 

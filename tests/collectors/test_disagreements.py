@@ -60,8 +60,8 @@ def test_a_function_that_goes_on_where_no_break_is_known() -> None:
         rule="KGP503",
         level=Level.WARNING,
         message=(
-            "sources disagree on graph breaks: the frame hook saw step go on behind this line, "
-            "and the structured trace has no break there"
+            "sources disagree on graph breaks: the frame hook saw step resume after this line, but the structured "
+            "trace has no graph break there"
         ),
         run=FUSED,
         location=written.place(*LOOP),
@@ -163,15 +163,15 @@ def skipped_at_compile_time() -> Any:
 
 def test_a_recorded_cuda_graph_that_is_never_launched() -> None:
     assert on_cuda(Region("0/0", runs=4, graphs=0), *written.recorded_graph(1)) == (
-        "sources disagree on CUDA graphs: of the CUDA graph of Model.step, torch's log has a recording of it, "
-        "and its 4 runs in TRACE have no cudaGraphLaunch",
+        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was recorded, but its 4 "
+        "runs in TRACE have no cudaGraphLaunch",
     )
 
 
 def test_a_skipped_cuda_graph_that_is_launched() -> None:
     assert on_cuda(Region("0/0", runs=4, graphs=4), skipped_at_compile_time()) == (
-        "sources disagree on CUDA graphs: of the CUDA graph of Model.step, torch's log has it skipped, "
-        "and its 4 runs in TRACE have 4 cudaGraphLaunch",
+        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was skipped, but its 4 "
+        "runs in TRACE have 4 cudaGraphLaunch",
     )
 
 
@@ -200,8 +200,8 @@ def of_reads(*reads: SyncRecord, device: str = "cuda", **fields: Any) -> list[st
 
 
 def test_a_number_read_that_only_one_of_them_saw() -> None:
-    by_hook = "21: the dispatcher's hook saw this line make a number of a CUDA tensor, and the sync-debug mode did not"
-    by_mode = "21: the sync-debug mode saw this line make a number of a CUDA tensor, and the dispatcher's hook did not"
+    by_hook = "21: the dispatcher's hook saw this line read a CUDA tensor, but the sync-debug mode did not"
+    by_mode = "21: the sync-debug mode saw this line read a CUDA tensor, but the dispatcher's hook did not"
 
     assert of_reads(SEEN) == [by_hook]
     assert of_reads(DEBUGGED) == [by_mode]

@@ -72,7 +72,7 @@ def test_the_fix_saves_a_good_part_of_the_bound_and_no_more(
 
 
 def test_without_timing_the_gpu_never_works_longer_than_the_step(kept: tuple[Recording, ...]) -> None:
-    untimed = Skipped(reason="TIMING was not asked for")
+    untimed = Skipped(reason="TIMING was not requested")
     for recording in kept:
         runs = tuple(msgspec.structs.replace(run, timing=untimed) for run in recording.runs)
         for run in Evidence(msgspec.structs.replace(recording, runs=runs)).runs:

@@ -69,8 +69,8 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
         rule="KGP101",
         level=Level.WARNING,
         message=(
-            "print breaks the graph in report: Failed to trace builtin operator (GB0059); "
-            "met while compiling step, report"
+            "print breaks the graph in report: Failed to trace builtin operator (GB0059); seen while compiling step, "
+            "report"
         ),
         run=FUSED,
         location=written.place(*PRINT),
@@ -113,7 +113,7 @@ def test_one_line_of_a_library_is_one_break_however_many_lines_lead_there() -> N
     assert (found.records, found.library) == (3, IN_TORCH)
     (finding,) = graph_breaks.diagnose((found,))
     assert finding.related == (written.place(*first),)
-    assert finding.message.endswith("; 2 lines of the project lead there")
+    assert finding.message.endswith("; 2 lines of your code lead there")
 
 
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:

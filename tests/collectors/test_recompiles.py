@@ -86,7 +86,7 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         rule="KGP103",
         level=Level.NOTE,
         message=(
-            "Model.step recompiled 1 time in call 10, 0.50 s, and not again: dtype of x: expected Float, got Double"
+            "Model.step recompiled 1 time in call 10, 0.50 s, then not again: dtype of x: expected Float, got Double"
         ),
         run=FUSED,
         location=STEPS_DEF,
@@ -94,9 +94,7 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         related=(CALL_SITE,),
         detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
         fingerprint=found.fingerprint,
-        cost=FindingCost(
-            value=0.5, unit="s", what="compiling again took, in all", measured_in=(PassName.COMPILE,), samples=1
-        ),
+        cost=FindingCost(value=0.5, unit="s", what="compile time in all", measured_in=(PassName.COMPILE,), samples=1),
         one_off=True,
     )
 
@@ -225,7 +223,7 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     assert (found.limit_call, found.eager_calls, found.every_value_new) == (8, 12, False)
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
-    assert finding.message.endswith("torch's limit was reached in call 8, 12 of the calls since in eager")
+    assert finding.message.endswith("torch's limit was reached in call 8; 12 of the calls since then ran eagerly")
 
 
 def test_values_seen_before_still_run_compiled_after_the_limit() -> None:

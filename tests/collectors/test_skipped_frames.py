@@ -61,7 +61,7 @@ def test_the_finding_points_at_the_line_and_relates_the_def() -> None:
     assert found == Finding(
         rule="KGP102",
         level=Level.WARNING,
-        message="Model.step runs in eager because of print: Failed to trace builtin operator (GB0059)",
+        message="Model.step runs eagerly because of print: Failed to trace builtin operator (GB0059)",
         run=FUSED,
         location=written.place(*LOOP),
         count=1,

@@ -64,9 +64,7 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
 
     assert (event.location, event.events, event.steps) == (READ_PLACE, 40, 0)
     assert syncs.diagnose((event,))[0].message.endswith(", 40 times in the program")
-    assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
-        reason="the program has no steps to count reads by"
-    )
+    assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(reason="the program has no steps to count")
 
 
 # ---------------------------------------------------------------- each rule
@@ -90,20 +88,20 @@ def test_a_read_in_eager_code() -> None:
         chain=(),
         expression="loss.item()",
         on_cuda=False,
-        waited_us=Skipped(reason="on a CPU the host waits for nobody"),
+        waited_us=Skipped(reason="not applicable on a CPU"),
         identity="model.py\0train\0return Model().step(x)\0item",
     )
     (finding,) = syncs.diagnose((event,))
     assert finding == Finding(
         rule="KGP201",
         level=Level.WARNING,
-        message=("on CUDA the host waits for the device in eager code: a tensor becomes a number, once a step"),
+        message=("on a GPU converting a tensor to a number would force a sync, once per step"),
         run=FUSED,
         location=READ_PLACE,
         count=1,
         fingerprint=finding.fingerprint,
         reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5),
-        cost=Skipped(reason="on a CPU the host waits for nobody"),
+        cost=Skipped(reason="not applicable on a CPU"),
     )
 
 
@@ -117,16 +115,15 @@ def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
         2,
     )
     assert finding.message == (
-        "on CUDA the host waits for the device inside compiled code: the predicate decides what runs next, "
-        "2 times a step"
+        "on a GPU reading torch.cond's predicate would force a sync inside compiled code, 2 times per step"
     )
 
 
 @pytest.mark.parametrize(
     ("source", "op", "operator", "where"),
     [
-        ("python-call", "Tensor.cpu", "", "in eager code"),
-        ("captured graph", "Tensor.cpu", "cpu", "inside compiled code"),
+        ("python-call", "Tensor.cpu", "", ""),
+        ("captured graph", "Tensor.cpu", "cpu", " inside compiled code"),
     ],
 )
 def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: str, where: str) -> None:
@@ -136,7 +133,7 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: s
     (finding,) = findings(record)
 
     assert (finding.rule, finding.level) == (WOULD_SYNC.id, Level.NOTE)
-    assert finding.message == f"on CUDA the host would wait here, {where}: .cpu() copies to the host, once a step"
+    assert finding.message == f"on a GPU .cpu() would force a sync{where}, once per step"
     assert syncs.syncs_per_step(events(record), FUSED) == 0
 
 
@@ -147,11 +144,11 @@ def test_on_a_gpu_the_same_call_waits() -> None:
     (finding,) = findings(record, device="cuda")
 
     assert (finding.rule, finding.level) == (HOST_DEVICE_SYNC.id, Level.WARNING)
-    assert finding.message == "the host waits for the device in eager code: .cpu() copies to the host, once a step"
+    assert finding.message == ".cpu() forces a GPU sync, once per step"
     assert finding.cost == FindingCost(
         value=90.0,
         unit="us/step",
-        what="the host waited, under the probes",
+        what="CPU wait at this line under instrumentation; part is GPU work still running",
         measured_in=(PassName.MEMORY,),
         samples=5,
         extremes=(90.0, 90.0),
@@ -167,7 +164,9 @@ def test_at_a_graph_break_it_is_said_so() -> None:
     (event,) = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=(run,))))
 
     assert (event.where, event.location) == ("break", written.place(*written.PRINT))
-    assert syncs.diagnose((event,))[0].message.startswith("on CUDA the host waits for the device at a graph break: ")
+    assert syncs.diagnose((event,))[0].message.startswith(
+        "on a GPU converting a tensor to a number would force a sync at a graph break"
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,8 +241,8 @@ def test_every_cause_has_words() -> None:
 @pytest.mark.parametrize(
     ("record", "reads", "calls", "often"),
     [
-        (read(), 1.0, 5, "once a step"),
-        (read(each=3), 3.0, 5, "3 times a step"),
+        (read(), 1.0, 5, "once per step"),
+        (read(each=3), 3.0, 5, "3 times per step"),
         (read(calls=range(0, CALLS, 5)), 0.2, 1, "in 1 of 5 steps"),
         (read(each=2, calls=range(2, 5)), 0.8, 2, "4 times in 2 of 5 steps"),
     ],
@@ -276,7 +275,7 @@ def test_what_waits_in_some_steps_only_costs_its_share_of_each() -> None:
     assert found.cost == FindingCost(
         value=160.0,
         unit="us/step",
-        what="the host waited, under the probes",
+        what="CPU wait at this line under instrumentation; part is GPU work still running",
         measured_in=(PassName.MEMORY,),
         samples=5,
         extremes=(0.0, 500.0),
@@ -478,9 +477,9 @@ def test_a_trace_that_has_the_waits_that_the_hooks_saw_is_no_contradiction(
 @pytest.mark.parametrize(
     ("reads", "waits", "words"),
     [
-        ((), 4, "the hooks saw 0 reads or waits a step, and the trace has 1 calls in which the host waits"),
-        (SEEN, 0, "the hooks saw 1 reads or waits a step, and the trace has 0 calls in which the host waits"),
-        (SEEN, 10, "the hooks saw 1 reads or waits a step, and the trace has 2.5 calls in which the host waits"),
+        ((), 4, "the hooks saw 0 syncs per step, but the trace has 1 per step"),
+        (SEEN, 0, "the hooks saw 1 syncs per step, but the trace has 0 per step"),
+        (SEEN, 10, "the hooks saw 1 syncs per step, but the trace has 2.5 per step"),
     ],
 )
 def test_a_trace_with_other_waits_contradicts(

@@ -46,7 +46,7 @@ def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str
     timing = TimingPass(clock="cuda events", step_us=((step_us or 0.0,) * 5,), evaluation_s=())
     run = msgspec.structs.replace(
         recordings.run(key, evaluation_s=None),
-        timing=Skipped(reason="TIMING was not asked for") if step_us is None else timing,
+        timing=Skipped(reason="TIMING was not requested") if step_us is None else timing,
         trace=TracePass(step_us=(TRACED_US,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False),
     )
     whole = recordings.recording(run, baseline=None)

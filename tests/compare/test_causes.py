@@ -77,7 +77,7 @@ def test_more_steps_that_cost_nothing_together_are_told_without_a_figure() -> No
     run = only_run(base, head)
 
     between, steps = run.causes
-    assert (between.cause, between.subject) == ("host", "outside of the median step")
+    assert (between.cause, between.subject) == ("host", "outside the median step")
     assert (steps.cause, steps.explains_us) == ("steps", CLOCKLESS)
     assert run.explained_us == between.explains_us == pytest.approx(run.delta_us)
 
@@ -142,7 +142,7 @@ def test_more_kernels_of_which_no_part_says_which_are_told_by_their_number() -> 
 
     (cause,) = only_run(base, traced(profile(), *more)).causes
 
-    assert (cause.cause, cause.subject) == ("launches", "10 -> 10.8 kernels a step")
+    assert (cause.cause, cause.subject) == ("launches", "10 -> 10.8 kernels per step")
 
 
 def test_of_another_environment_it_is_not_said_that_no_time_is_worse() -> None:

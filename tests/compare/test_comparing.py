@@ -138,7 +138,7 @@ def test_what_the_machine_does_not_account_for_is_the_programs() -> None:
 
 
 def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
-    unknown = Skipped(reason="TIMING did not time the machine itself")
+    unknown = Skipped(reason="TIMING did not check the machine's speed")
     base, head = (
         with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, machine=unknown))  # type: ignore[type-var]
         for given in (on_a_machine(STEADY), on_a_machine(DRIFTED))
@@ -348,7 +348,7 @@ def test_a_time_that_is_gone_is_inconclusive() -> None:
         ("torch", "2.14.0", "torch"),
         ("driver", "1.2", "driver"),
         ("python", "3.12.1", "Python"),
-        ("torch_threads", 1, "threads of torch's"),
+        ("torch_threads", 1, "torch threads"),
         ("flags", {"TORCH_LOGS": "all"}, "environment variable TORCH_LOGS"),
     ],
 )
@@ -382,7 +382,7 @@ def test_another_commit_or_cache_folder_is_no_other_environment() -> None:
 def test_a_comparison_is_no_side_of_one() -> None:
     found = compare(profile(), profile())
 
-    with pytest.raises(UsageError, match="there is a comparison, and no side of one"):
+    with pytest.raises(UsageError, match="there is itself a comparison and cannot be one of its sides"):
         compare(profile(), found, sources=("here", "there"))
 
 
@@ -590,7 +590,7 @@ def test_other_results_are_a_cause_and_fail() -> None:
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
-        ("equal", ("3 of 10 results differ from the reference's, and in base they did not",)),
+        ("equal", ("3 of 10 results differ from the reference; in base they did not",)),
         ("different", ()),
         ("", ()),  # nobody compared them: what they were is not known
     ],
@@ -852,7 +852,7 @@ def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_ev
     more_us = 1e6 * (evaluation_s / fewer.units - 1.0 / evaluation.units)
     assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
     assert [cause.cause for cause in run.causes] == ["results", "host"]
-    assert run.causes[1].subject == "outside of the median step"
+    assert run.causes[1].subject == "outside the median step"
     assert run.explained_us == pytest.approx(more_us, rel=1e-4)
 
 

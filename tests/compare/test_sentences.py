@@ -50,20 +50,20 @@ def placed(rule: str, message: str) -> Profile:
         (
             traced(profile(), *BEFORE),
             traced(slower(profile(), 1250.0), *changed(BEFORE, "aten::addmm", 4.0, 550.0)),  # type: ignore[arg-type]
-            "fused.default: step +25.0 % (95 % +24.3 % to +25.7 %, 5 + 5 rounds, budget +5 %); likely cause: "
-            "aten::addmm: 75 -> 138 us a launch, 4 launches a step (explains 0.25 of 0.25 ms/step)",
+            "fused.default: step 25.0 % slower (95 % CI +24.3 to +25.7 %, 5 + 5 rounds; limit 5 %); likely cause: "
+            "aten::addmm: 75 -> 138 µs per launch, 4 launches per step (accounts for 0.25 of the 0.25 ms/step)",
         ),
         (
             profile(),
             slower(profile(), 800.0),
-            "better, fused.default: step -20.0 % (95 % -20.4 % to -19.6 %, 5 + 5 rounds, budget +5 %)",
+            "better, fused.default: step 20.0 % faster (95 % CI -20.4 to -19.6 %, 5 + 5 rounds; limit 5 %)",
         ),
-        (profile(), profile(), "the same: every time within its budget over 1 run, and no new finding that fails"),
+        (profile(), profile(), "no regression: every time is within its limit in 1 run, and there is no new finding"),
         (
             in_rounds(1.0),
             in_rounds(1.0),
-            "no time decides: both sides were timed in one process: without `kgprof profile --rounds 5` on both sides "
-            "there is no interval",
+            "no time could be judged: both sides were timed in one process: an interval needs `kgprof profile "
+            "--rounds 5` on both sides",
         ),
         (profile(), placed("KGP101", "a graph break"), "fused.default: new KGP101 at step.py:41: a graph break"),
         (
@@ -71,7 +71,7 @@ def placed(rule: str, message: str) -> Profile:
             with_run(profile(), step=Skipped(reason="TIMING timed out")),
             "fused.default: step was not compared: TIMING timed out",
         ),
-        (profiles.gate(), profiles.gate(), "no new finding that fails, over 2 runs; no time was compared"),
+        (profiles.gate(), profiles.gate(), "no new finding in 2 runs; no time was compared"),
         (profile(), profile(runs=()), "no verdict, nothing to compare: the two sides have no run in common"),
     ],
     ids=["worse", "better", "same", "one round", "finding", "gone", "no times", "no run"],
@@ -86,8 +86,10 @@ def test_a_difference_of_seconds_is_told_without_an_exponent() -> None:
 
     text = compare(base, traced(slower(base, 3.5e6), *rows)).verdict.text  # type: ignore[arg-type]
 
-    assert "step +250.0 %" in text
-    assert text.endswith("aten::addmm: 75 -> 225 us a launch, 4 launches a step (explains 1,038 of 2,500 ms/step)")
+    assert "step 250.0 % slower" in text
+    assert text.endswith(
+        "aten::addmm: 75 -> 225 µs per launch, 4 launches per step (accounts for 1,038 of the 2,500 ms/step)"
+    )
 
 
 # ---------------------------------------------------------------- notes
@@ -104,18 +106,18 @@ def step(base: Profile, head: Profile) -> ComparedMetric:
         (
             in_rounds(*NOISY),
             in_rounds(*(1.12 * each for each in NOISY)),
-            "the interval straddles the budget; about 32 rounds a side would settle it",
+            "the interval includes the limit; about 32 rounds per side would settle it",
         ),
         (
             in_rounds(*(1.0,) * 5),
             in_rounds(*(1.1,) * 5, host=(1.1,) * 5),
-            "the interval allows for a host that changed by itself; the interval straddles the budget; "
-            "both sides recorded again, beside one another in time, may settle it",
+            "the interval allows for drift of the host loop; the interval includes the limit; recording both sides "
+            "again, close together in time, may settle it",
         ),
         (
             in_rounds(*STEADY, host=STEADY),
             in_rounds(*(each * own for each, own in zip(DRIFTED, OWN, strict=True)), host=DRIFTED),
-            "+10.4 % as measured, +10.4 % of it the machine's own",
+            "+10.4 % measured, of which +10.4 points are machine drift",
         ),
     ],
     ids=["within", "straddles", "allows for", "machine"],
@@ -134,15 +136,15 @@ def test_notes_of_a_run_say_how_far_the_traces_go_and_what_the_machine_did() -> 
     ).runs
 
     assert only_run(traced(base, *BEFORE), traced(head, *BEFORE, idle_us=600.0)).notes == (
-        "the traced step differs by +200 us; a microsecond of the traces is taken for 1.1 of TIMING's",
-        "the machine itself was 10.4 % slower in head's rounds (host loop, 95 % +7.1 % to +13.9 %)",
+        "under the profiler the step changed by +200 µs; scaled by 1.1 to match the unprofiled times",
+        "the machine was 10.4 % slower in head's rounds (host loop, 95 % +7.1 % to +13.9 %)",
     )
     assert only_run(in_rounds(*(1.0,) * 5), torn).notes == (
-        "the machine itself was not steady (device loop, 95 % 0.65 to 53 times as long in head's rounds)",
+        "the machine was not steady (device loop, 95 % 0.65 to 53 × as long in head's rounds)",
     )
     assert other.notes[-1] == (
-        "whether the machine itself was slower in head's rounds is not known: "
-        "the environments differ, and the loops that time the machine with them"
+        "whether the machine was slower during head's rounds is unknown: the environments differ, so the loops that "
+        "check the machine's speed do too"
     )
 
 
@@ -156,21 +158,25 @@ def texts(base: Profile, head: Profile) -> list[str]:
 @pytest.mark.parametrize(
     ("rows", "idle_us", "text"),
     [
-        (changed(BEFORE, "aten::addmm", 4.0, 500.0), 400.0, "aten::addmm: 75 -> 125 us a launch, 4 launches a step"),
+        (
+            changed(BEFORE, "aten::addmm", 4.0, 500.0),
+            400.0,
+            ("aten::addmm: 75 -> 125 µs per launch, 4 launches per step"),
+        ),
         (
             (*BEFORE, ("aten::mul", KernelKind.POINTWISE, 6.0, 200.0)),
             400.0,
-            "6 launches a step of 1 new kernel, aten::mul first",
+            "6 launches per step of 1 new kernel, aten::mul first",
         ),
         (
             changed(BEFORE, "aten::index", 20.0, 400.0),
             400.0,
-            "+10 launches a step of 1 kernel that were there, aten::index first",
+            "+10 launches per step of 1 kernel on both sides, aten::index first",
         ),
         (
             changed(BEFORE, "aten::copy_", 8.0, 300.0),
             400.0,
-            "copies and fills: +6 a step (2 -> 8), aten::copy_ first",
+            "copies and fills: +6 per step (2 -> 8), aten::copy_ first",
         ),
         (BEFORE, 600.0, "more time outside of operators"),
     ],
@@ -224,7 +230,7 @@ def test_lost_graphs_say_why() -> None:
     base = traced(profile(), *rows, device="cuda", graphs=2)
     head = traced(placed("KGP301", "a CPU tensor"), *rows, device="cuda", graphs=0)
 
-    assert "2 -> 0 launches of CUDA graphs a step" in texts(base, head)
+    assert "2 -> 0 CUDA-graph launches per step" in texts(base, head)
 
 
 def test_results_say_how_many_moved() -> None:

@@ -79,7 +79,7 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
     counts = statuses(found)
     tally = f"**Findings: {counts['new']} new, {counts['fixed']} fixed, {counts['unchanged']} unchanged**"
     assert tally in text
-    assert f"**{profile.verdict.status.upper()}** " in text
+    assert "**Regression:** " in text if profile.verdict.status == "failed" else "**Inconclusive:** " in text
     changed = ("worse", "better", "inconclusive")
     shown = Counter(re.findall(rf"^\| [^|]* \| [^|]* \| \**\W ({'|'.join(changed)})\** \|", text, re.MULTILINE))
     assert shown == {word: n for word, n in verdicts(found).items() if word in changed}
@@ -111,7 +111,7 @@ def test_junit_says_the_verdict_whatever_it_is_about(exit_code: int, ends: str) 
     profile = msgspec.structs.replace(profiles.comparison(), exit_code=exit_code)
     root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
 
-    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head is not worse than base")
+    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head has no regression against base")
 
     assert [child.tag for child in case] == [ends]
     assert (case[0].text or "").splitlines() == [profile.verdict.text, *profile.verdict.reasons]
@@ -202,7 +202,7 @@ def test_annotations_stand_where_something_is_new_or_worse(state: str) -> None:
     lines = by_name("github").render(profile).splitlines()
 
     worse = sum(metric.verdict == "worse" for run in found.runs for metric in run.metrics)
-    assert sum("title=kgprof%3A " in line and " is worse::" in line for line in lines) == worse
+    assert sum("title=kgprof%3A regression of " in line for line in lines) == worse
     assert sum(",title=KGP" in line for line in lines) == statuses(found)["new"]
     assert lines[0].startswith("::error title=kgprof%3A ")
 

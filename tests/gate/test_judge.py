@@ -40,7 +40,7 @@ def test_a_clean_run_passes_and_says_what_was_looked_at() -> None:
     judged = judge(profile(), settings())
 
     assert (judged.exit_code, judged.verdict.status) == (EXIT_OK, "ok")
-    assert judged.verdict.text == "gate passed: 3 budgets held over 1 run"
+    assert judged.verdict.text == "gate passed: 3 budgets met in 1 run"
     assert [(check.metric, check.observed, check.status) for check in gate_of(judged).budgets] == [
         ("graph-breaks", 0.0, "held"),
         ("skipped-frames", 0.0, "held"),
@@ -93,10 +93,10 @@ def test_a_budget_on_one_run_says_nothing_about_another_runs_finding() -> None:
     ("value", "unit", "said"),
     [
         (12345.0, "sites", "12,345"),
-        (12345.0, "reads/step", "12,345"),
-        (12345.5, "reads/step", "12,345.5"),
-        (0.25, "reads/step", "0.25"),
-        (1 / 3, "reads/step", "0.3333"),
+        (12345.0, "syncs/step", "12,345"),
+        (12345.5, "syncs/step", "12,345.5"),
+        (0.25, "syncs/step", "0.25"),
+        (1 / 3, "syncs/step", "0.3333"),
         (12345.6, "s", "12345.6 s"),
     ],
 )
@@ -121,8 +121,8 @@ def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
     ]
 
     assert ended == [
-        "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no; the program "
-        "ended because of it: fused.default raised during COMPILE: Unsupported: no",
+        "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no, which ended "
+        "the program: fused.default raised during COMPILE: Unsupported: no",
         "no verdict, the workload failed: fused.default raised during COMPILE: ValueError: no file",
     ]
 
@@ -273,7 +273,7 @@ def test_a_metric_without_its_collector_is_not_observed() -> None:
 
 def test_records_that_are_not_whole_prove_nothing() -> None:
     found = profile()
-    cut = msgspec.structs.replace(found.runs[0], records_lacking="12 records of the compiler are beyond the limit")
+    cut = msgspec.structs.replace(found.runs[0], records_lacking="12 records of the compiler exceed the limit")
 
     judged = judge(msgspec.structs.replace(found, runs=(cut,)), settings(("compile-seconds", 9)))
 
@@ -297,7 +297,7 @@ def test_a_budget_for_a_run_that_there_is_not_is_inconclusive() -> None:
     judged = judge(profile(), settings(("graph-breaks", 0), scope="fusde"))
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
-    assert "the budget fusde:graph-breaks is for a run that there is not" in judged.verdict.text
+    assert "the budget fusde:graph-breaks matches no run" in judged.verdict.text
 
 
 def test_compile_seconds_are_added_up_and_an_unknown_one_is_no_zero() -> None:
@@ -341,7 +341,10 @@ def test_a_line_that_reads_in_warm_up_alone_is_noted_and_held_against_nobody() -
 
     assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (EXIT_OK, 0.0)
     assert gate_of(judged).notes == (
-        "fused.default: 1 line reads in warm-up alone, so in no figure per step and no finding: model.py:21 train",
+        (
+            "fused.default: 1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
+            "model.py:21 train"
+        ),
     )
 
 
@@ -365,7 +368,7 @@ def test_an_accepted_read_is_off_the_number() -> None:
 @pytest.mark.parametrize(
     ("watched", "reason"),
     [
-        ({"left_out": 3}, "3 reads are beyond what MEMORY keeps"),
+        ({"left_out": 3}, "3 syncs are beyond what MEMORY keeps"),
         ({"calls": 3}, "MEMORY watched 3 steps, and warm-up takes 3"),
         ({"capture_unavailable": (NO_HOOKS,)}, NO_HOOKS.words),
         ({"capture_unavailable": (Unavailable(capture="tensor probe", why="why"),)}, ""),
@@ -390,7 +393,7 @@ def test_reads_are_not_observed_without_memory_or_where_its_process_died() -> No
 
     assert without.exit_code == died.exit_code == EXIT_INCONCLUSIVE
     assert checks(without)["fused.default:syncs-per-step"].observed == Skipped(
-        reason="this Recording holds no MEMORY pass"
+        reason="this Recording has no MEMORY pass"
     )
     assert checks(died)["fused.default:syncs-per-step"].observed == Skipped(
         reason="its second process was killed during MEMORY: SIGKILL"
@@ -426,7 +429,7 @@ def test_an_entry_that_matches_nothing_is_noted() -> None:
     judged = judge(profile(), settings(entries=[entry()]))
 
     assert judged.exit_code == EXIT_OK
-    assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; it can be removed",)
+    assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; remove it",)
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,14 @@ def test_a_budget_is_a_metric_and_a_limit(text: str, expected: Budget) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("graph-breaks", "a budget is METRIC=N"),
+        ("graph-breaks", "a budget must be METRIC=N"),
         ("graph-braeks=0", "no metric 'graph-braeks' (did you mean graph-breaks?)"),
         ("x=0", "no metric 'x' (there are graph-breaks, skipped-frames, recompiles"),
-        ("recompiles=-1", "a limit is a number from 0 on, not -1.0"),
-        ("recompiles=nan", "a limit is a number from 0 on, not nan"),
-        ("recompiles=inf", "a limit is a number from 0 on, not inf"),
-        ("recompiles=many", "a limit is a number from 0 on, not 'many'"),
-        ("recompiles=0.5", "the limit is a whole number, not 0.5"),
+        ("recompiles=-1", "a limit must be 0 or more, got -1.0"),
+        ("recompiles=nan", "a limit must be 0 or more, got nan"),
+        ("recompiles=inf", "a limit must be 0 or more, got inf"),
+        ("recompiles=many", "a limit must be 0 or more, got 'many'"),
+        ("recompiles=0.5", "the limit must be a whole number, got 0.5"),
     ],
 )
 def test_a_wrong_budget_is_said(text: str, expected: str) -> None:
@@ -131,13 +131,13 @@ def test_every_fault_is_told_at_once_each_with_its_place() -> None:
 
     assert raised.value.exit_code == 2
     assert raised.value.message.splitlines() == [
-        "6 faults in what the gate is told:",
+        "6 faults in the gate's settings:",
         "  - --max skipped=1: no metric 'skipped' (did you mean skipped-frames?)",
         "  - kgprof.toml: unknown key 'fail_on' (did you mean fail-on?)",
         "  - kgprof.toml: max.recompile: no metric 'recompile' (did you mean recompiles?)",
-        "  - kgprof.toml: max.graph-breaks: a limit is a number from 0 on, not True",
-        "  - kgprof.toml: backend is one of inductor, aot_eager, eager, not 'inducter'",
-        "  - kgprof.toml: accepted is a text, not 3",
+        "  - kgprof.toml: max.graph-breaks: a limit must be 0 or more, got True",
+        "  - kgprof.toml: backend must be one of inductor, aot_eager, eager, got 'inducter'",
+        "  - kgprof.toml: accepted must be a string, got 3",
     ]
 
 
@@ -170,13 +170,13 @@ def test_kinds_of_kernels_keep_the_files_order() -> None:
     [
         (
             '"(" = "sort"',
-            "kernel-kinds.'(' is no regular expression: missing ), unterminated subpattern at position 0",
+            "kernel-kinds.'(' is not a regular expression: missing ), unterminated subpattern at position 0",
         ),
-        ('"" = "sort"', "kernel-kinds.'' is no regular expression: it is found in every name"),
-        ('x = "sorted"', "kernel-kinds.'x': 'sorted' is no kind (did you mean sort?)"),
+        ('"" = "sort"', "kernel-kinds.'' is not a regular expression: an empty pattern matches every name"),
+        ('x = "sorted"', "kernel-kinds.'x': 'sorted' is not a kind (did you mean sort?)"),
         (
             "x = 3",
-            "kernel-kinds.'x': 3 is no kind (there are gemm, attention, convolution, normalisation, pointwise, "
+            "kernel-kinds.'x': 3 is not a kind (there are gemm, attention, convolution, normalisation, pointwise, "
             "reduction, index, sort, copy, communication, framework, other)",
         ),
     ],
@@ -200,7 +200,7 @@ def test_inductor_stays_where_a_budget_needs_its_code() -> None:
 
     assert (swapped.backend, swapped.notes) == ("eager", ())
     assert kept.backend == ""
-    assert kept.notes == ("Inductor compiles, not eager: a budget on compile-seconds needs its generated code",)
+    assert kept.notes == ("a budget on compile-seconds needs Inductor's generated code, so --backend eager is ignored",)
 
 
 def test_reads_may_be_a_fraction_of_a_step_and_alone_need_a_second_process() -> None:

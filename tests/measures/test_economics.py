@@ -87,8 +87,8 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     assert found.cold.units == Skipped(reason="the workload counts no candidates")
     assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
     assert found.text == (
-        "it has earned back the 4.1 s that compiling takes on a cold cache after 8,000 steps: a step "
-        "takes 0.500 ms, in mode eager 1.00 ms (TIMING, medians, in one process each)"
+        "4.1 s of cold compile time pays off after 8,000 steps: 0.500 ms per step, 1.00 ms in mode eager (TIMING, "
+        "medians, in one process each)"
     )
 
 
@@ -178,7 +178,7 @@ def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> Non
     assert alone.cold_s == pytest.approx(4.1)
     assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
     assert another.verdict == "pays"  # both are held against another strategy's results
-    assert wrong.text == "it was not weighed against eager: results differ"
+    assert wrong.text == "not compared with eager: results differ"
 
 
 def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economics() -> None:
@@ -198,9 +198,9 @@ def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
 
     found = of(eager(1000.0, 1000.0), short)
 
-    why = Skipped(reason="COMPILE holds no call after warm-up")
+    why = Skipped(reason="COMPILE has no call after warm-up")
     assert (found.verdict, found.cold_s, found.cold) == ("pays", why, why)
-    assert found.text.endswith(f"when it breaks even is not known: {why.reason}")
+    assert found.text.endswith(f"its break-even is unknown: {why.reason}")
 
 
 def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
@@ -225,4 +225,4 @@ def test_a_round_that_timed_no_step_has_no_warm_start() -> None:
     without = msgspec.structs.replace(timed, measured=msgspec.structs.replace(timed.measured, timing=stepless))
 
     assert of(given).warm_s != of(msgspec.structs.replace(given, rounds=(without,))).warm_s
-    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(reason="TIMING holds no sample")
+    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(reason="TIMING has no sample")

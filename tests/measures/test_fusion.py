@@ -67,11 +67,11 @@ def test_a_backward_has_no_region_in_a_trace_and_a_card_may_have_no_ceilings() -
     first, second, third = found.graphs
     assert first.of_copy == none
     assert (second.us, second.bytes_per_s, second.of_copy) == (OF_BACKWARD,) * 3
-    assert third.us == m.Skipped(reason="no call of this region is in TRACE")
+    assert third.us == m.Skipped(reason="TRACE has no call of this region")
 
 
 def test_a_recording_from_before_says_so() -> None:
     run = evidence(ceilings=m.Skipped(reason="none"))
     run.record = msgspec.structs.replace(run.record, kernel_origins=m.KernelOrigins(origins=()))
 
-    assert fusion(run) == m.Skipped(reason="this Recording holds no work by graph")
+    assert fusion(run) == m.Skipped(reason="this Recording has no work by graph")

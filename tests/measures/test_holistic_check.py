@@ -71,9 +71,9 @@ def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
 
     assert [(figure.name, figure.ours, figure.hta, figure.difference_percent) for figure in found.figures] == [
         ("kernels, copies and fills", 90.0, 90.0, 0.0),
-        ("device busy", 75.0, 75.0, 0.0),
-        ("device idle", 75.0, 75.0, 0.0),
-        ("device computing", 40.0, 40.0, 0.0),
+        ("GPU busy", 75.0, 75.0, 0.0),
+        ("GPU idle", 75.0, 75.0, 0.0),
+        ("GPU computing", 40.0, 40.0, 0.0),
         ("idle: host_wait", 65.0, 65.0, 0.0),
         ("idle: kernel_wait", 5.0, 5.0, 0.0),
         ("idle: other", 40.0, 40.0, 0.0),
@@ -83,7 +83,7 @@ def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
     ]
     assert not [figure.name for figure in found.figures if figure.differs]
     assert row(found, "longest queue, stream 9").note.endswith(
-        "HTA leaves out 1 of 5, whose launch calls it does not know"
+        "HTA skips 1 of 5 with launch calls it does not recognise"
     )
     assert (found.kernels, found.kernels_differing, found.differing) == (4, 0, ())
 
@@ -92,7 +92,7 @@ def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
 def test_a_difference_is_htas_less_ours_and_counts_above_the_tolerance(
     tmp_path: Path, theirs: float, percent: float, differs: bool
 ) -> None:
-    idle = row(checked(tmp_path, answered(idle_us=theirs)), "device idle")
+    idle = row(checked(tmp_path, answered(idle_us=theirs)), "GPU idle")
 
     assert idle.difference_percent == pytest.approx(percent)
     assert idle.differs is differs
@@ -137,8 +137,8 @@ def test_what_hta_did_not_say_is_skipped_with_the_call_that_would_have(tmp_path:
     reasons = {figure.name: figure.hta.reason for figure in found.figures if isinstance(figure.hta, Skipped)}
     assert reasons == {
         "kernels, copies and fills": "get_gpu_kernel_breakdown: empty",
-        "device busy": NO_FIGURE.reason,
-        "device idle": NO_FIGURE.reason,
+        "GPU busy": NO_FIGURE.reason,
+        "GPU idle": NO_FIGURE.reason,
         "idle: host_wait": "get_idle_time_breakdown: raised: KeyError: 'ts'",
         "idle: kernel_wait": "get_idle_time_breakdown: raised: KeyError: 'ts'",
         "idle: other": "get_idle_time_breakdown: raised: KeyError: 'ts'",

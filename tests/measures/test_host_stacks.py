@@ -282,13 +282,13 @@ def test_of_a_large_trace_the_first_steps_are_taken(tmp_path: Path, monkeypatch:
 
     found = graph(tmp_path, *itertools.chain(*events))
 
-    assert (found.steps, found.notes) == (2, ("of 5 steps the first 2",))
+    assert (found.steps, found.notes) == (2, ("the first 2 of 5 steps",))
 
 
 def test_a_trace_without_stacks_has_none(tmp_path: Path) -> None:
     found = stacks(tmp_path, step(1, 0.0, 100.0), operator("aten::mm", 20.0, 30.0))
 
-    assert found == Skipped(reason="its trace holds no Python functions: it was recorded without stacks")
+    assert found == Skipped(reason="its trace has no Python functions because it was recorded without stacks")
 
 
 def test_steps_without_a_duration_have_none(tmp_path: Path) -> None:

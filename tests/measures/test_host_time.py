@@ -71,10 +71,10 @@ def test_two_steps_by_hand(tmp_path: Path) -> None:
             part("generated kernels", 10.0, 0.0, 0.5),
             part("operators", 26.0, 0.0, 0.5),
             part("launch calls", 10.0, 0.0, 0.5),
-            part("waits for the device", 20.0, 0.0, 0.5),
+            part("GPU syncs", 20.0, 0.0, 0.5),
             part("other CUDA calls", 4.0, 0.0, 0.5),
             part("user spans", 0.0, 30.0, 0.5),
-            part("the recorder's own", 0.0, 10.0, 0.5),
+            part("kgprof overhead", 0.0, 10.0, 0.5),
             part(UNEXPLAINED, 45.0, 60.0, None),
         ),
         other_threads_us=7.5,  # [195, 210) of two steps; in [210, 220) this thread was in a span

@@ -203,7 +203,7 @@ def test_calls_in_which_the_host_waits_are_counted_but_for_the_recorders_own(tmp
             wait("cudaStreamSynchronize", 20.0),
             wait("cudaEventSynchronize", 70.0, thread=2),
             wait("cudaDeviceSynchronize", 5.0),
-            event("user_annotation", "kgprof: waiting for the device", 90.0, 5.0),
+            event("user_annotation", "kgprof: GPU sync", 90.0, 5.0),
             wait("cudaDeviceSynchronize", 91.0),
         ],
     )

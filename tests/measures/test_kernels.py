@@ -180,7 +180,7 @@ def test_h200_the_input_copies_of_graph_replays_are_named_with_their_share(
     found = broken_down(path, "cuda").input_copies
 
     if copies is None:
-        assert found == Skipped(reason="the trace holds no launch of a CUDA graph")
+        assert found == Skipped(reason="the trace has no CUDA-graph launch")
         return
     assert isinstance(found, InputCopies)
     events = raw_events(path)
@@ -253,7 +253,7 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
         total_us=150.0,
         timeline=ELSEWHERE,
         host_time=ELSEWHERE,
-        launches=Skipped(reason="a CPU run launches no device kernels"),
+        launches=Skipped(reason="a CPU run launches no GPU kernels"),
         graph_launches=Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=(
             KindTotal(kind=KernelKind.GEMM, count=4, total_us=140.0),
@@ -310,8 +310,7 @@ def test_a_cuda_window_by_hand(tmp_path: Path) -> None:
         ("Memcpy DtoD (Device -> Device)", "memcpy", (), 20.0),
     ]
     assert found.warnings == (
-        "the window is the traced steps, widened to the device events that belong to them: "
-        "by 0.0 us before and 30.0 us after",
+        "the window covers the traced steps plus their GPU events: 0.0 µs before and 30.0 µs after",
     )
 
 
@@ -330,7 +329,7 @@ def test_a_trace_without_steps_says_what_its_window_is(tmp_path: Path) -> None:
     found = broken_down(path, "cpu")
 
     assert (found.steps, found.window_us, found.idle_us) == (0, 9.0, 3.0)
-    assert found.warnings == ("the trace marks no steps: the window runs from the first counted event to the last",)
+    assert found.warnings == ("the trace marks no steps, so the window runs from its first counted event to its last",)
 
 
 def test_no_operator_is_no_breakdown(tmp_path: Path) -> None:
@@ -338,7 +337,7 @@ def test_no_operator_is_no_breakdown(tmp_path: Path) -> None:
 
     found = kernels.breakdown(trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False)
 
-    assert found == Skipped(reason="the trace holds no operator and no device kernel")
+    assert found == Skipped(reason="the trace has neither operators nor GPU kernels")
 
 
 def test_operators_outside_the_steps_only_are_no_breakdown(tmp_path: Path) -> None:

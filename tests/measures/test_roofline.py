@@ -162,7 +162,7 @@ def test_how_it_was_launched_stands_in_the_row(tmp_path: Path) -> None:
 def test_what_the_trace_does_not_hold_is_not_measured(tmp_path: Path) -> None:
     row = generated(tmp_path, 12.5, MIB_40, shape=dict.fromkeys(SHAPE))
 
-    absent = Skipped(reason="the trace does not hold it")
+    absent = Skipped(reason="the trace does not have it")
     assert {row.grid, row.block, row.registers, row.shared_bytes, row.warps, row.occupancy_percent} == {absent}
     assert row.bound == Bound.MEMORY
 
@@ -285,7 +285,7 @@ def test_a_copy_has_the_size_that_the_trace_says(tmp_path: Path, name: str, move
     (row,) = placed(tmp_path, launch(1, 1, 1), copy).rows
 
     assert (row.bytes_moved, row.bound, row.generator) == (moved, bound, "memcpy")
-    assert row.registers == Skipped(reason="a copy or a fill is no kernel")
+    assert row.registers == Skipped(reason="a copy or fill is not a kernel")
 
 
 def test_rows_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,15 +320,15 @@ def compiled(*, registers: int = 32, warps: int = 4, spills: int = 0, stages: in
         pytest.param((compiled(spills=6), compiled(spills=6)), 6, id="twice the same"),
         pytest.param(
             (compiled(spills=6), compiled(spills=0)),
-            Skipped(reason="several compiled kernels of this name with these registers and warps"),
+            Skipped(reason="several compiled kernels with this name, registers and warps"),
             id="two that fit",
         ),
         pytest.param(
             (compiled(registers=40),),
-            Skipped(reason="no compiled kernel of this name with these registers and warps"),
+            Skipped(reason="no compiled kernel with this name, registers and warps"),
             id="none that fits",
         ),
-        pytest.param((), Skipped(reason="this Recording holds no compiled kernel of this name"), id="none at all"),
+        pytest.param((), Skipped(reason="this Recording has no compiled kernel of this name"), id="none at all"),
     ],
 )
 def test_spills_are_those_of_the_kernel_that_was_launched(
@@ -377,7 +377,7 @@ def test_the_evaluators_rows_add_up_to_its_device_time(
 
     assert sum(row.total_us for row in roofline.rows) + roofline.left_out_us == pytest.approx(breakdown.total_us)
     assert sum(row.count for row in roofline.rows) == sum(row.count for row in breakdown.rows)
-    assert roofline.without == "this Recording holds no ceilings"
+    assert roofline.without == "this Recording has no ceilings"
 
 
 def test_a_kernel_of_the_evaluator_as_cupti_described_it(

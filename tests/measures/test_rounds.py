@@ -157,12 +157,12 @@ def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_o
 
     assert found.exit_code == EXIT_OK
     cells = {column.name: column.cell(found.runs[0]) for column in summary.columns(found)}
-    assert list(cells)[:3] == ["ms/step", "ms/candidate", "ms/candidate, rounds"]
+    assert list(cells)[:3] == ["ms/step", "ms/candidate", "ms/candidate, all processes"]
     assert (cells["ms/candidate"].text, cells["ms/candidate"].details) == (
         "0.0260",
         ("n = 2, no spread", "38,462 candidates/s"),
     )
-    assert (cells["ms/candidate, rounds"].text, cells["ms/candidate, rounds"].details) == (
+    assert (cells["ms/candidate, all processes"].text, cells["ms/candidate, all processes"].details) == (
         "0.0300",
         ("0.0260\N{EN DASH}0.0400", "n = 3, min\N{EN DASH}max"),
     )
@@ -201,7 +201,7 @@ def test_a_round_without_a_sample_of_the_machine_leaves_its_speed_unknown() -> N
     found = rounds(run)
 
     assert isinstance(found, Rounds)
-    assert found.machine == Skipped(reason="a round of TIMING holds no sample of the machine itself")
+    assert found.machine == Skipped(reason="a round of TIMING has no check of the machine's speed")
     assert found.host_error == ()
 
 
@@ -209,7 +209,7 @@ def test_where_one_round_did_not_time_the_machine_its_speed_is_not_known() -> No
     found = rounds(run_of(on_a_machine(round_of(2, 110.0), (5.0,))))
 
     assert isinstance(found, Rounds)
-    assert found.machine == Skipped(reason="TIMING did not time the machine itself")
+    assert found.machine == Skipped(reason="TIMING did not check the machine's speed")
 
 
 def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
@@ -225,7 +225,7 @@ def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
     found = rounds(msgspec.structs.replace(run, timing=stepless(run.timing)))
 
     assert isinstance(found, Rounds)
-    assert (found.step_us, found.step) == ((), Skipped(reason="TIMING holds no sample"))
+    assert (found.step_us, found.step) == ((), Skipped(reason="TIMING has no sample"))
     assert found.evaluation_s == (5.0, 6.0)
 
 

@@ -274,4 +274,4 @@ def test_two_devices_have_a_stream_of_one_number_each(tmp_path: Path) -> None:
     ]
     assert isinstance(found, KernelBreakdown)
     assert (found.total_us, found.busy_us) == (110.0, 70.0)
-    assert found.warnings == ("work ran on 2 devices: busy is when at least one of them worked, idle when none did",)
+    assert found.warnings == ("work ran on 2 GPUs: busy means at least one worked, idle that none did",)

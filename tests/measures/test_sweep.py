@@ -101,7 +101,7 @@ def test_a_cell_is_weighed_against_eager_and_the_next_best() -> None:
     assert steps(mine.break_even_next)[0] == 2_500_000.0  # 50 s / 20 us
     assert steps(mine.speedup)[0] == 2.5
     assert worth(found, DEFAULT).next_best == EAGER
-    assert worth(found, EAGER).break_even == m.Skipped(reason="the others are held against it")
+    assert worth(found, EAGER).break_even == m.Skipped(reason="the others are compared with it")
     (verdict,) = found.verdicts
     assert (verdict.status, verdict.best, verdict.runner_up) == (m.VerdictStatus.OK, DEFAULT, EAGER)
     assert verdict.code == "step = torch.compile(step)"
@@ -145,7 +145,7 @@ def test_any_total_that_overlaps_makes_it_inconclusive() -> None:
 
     assert (verdict.status, verdict.best) == (m.VerdictStatus.INCONCLUSIVE, DEFAULT)
     assert "default and reduce-overhead take equally long" in verdict.text
-    assert "a step of default is 1.08\N{MULTIPLICATION SIGN} as fast as in eager" in verdict.text
+    assert "a step of default is 1.08\N{MULTIPLICATION SIGN} faster than in eager" in verdict.text
     assert "(99 to 150 s)" in verdict.text
 
 
@@ -173,7 +173,7 @@ def test_a_recommended_cell_whose_results_differ_needs_attention() -> None:
         return weighed(msgspec.structs.replace(sweep(*cells), ladder=ladder), 1_000_000).verdicts[0]
 
     assert judged(ladder).status is m.VerdictStatus.ATTENTION
-    assert "default changes the results, at decomposition" in judged(ladder).text
+    assert "default changes the results (at decomposition)" in judged(ladder).text
     assert judged(msgspec.structs.replace(ladder, first=None)).status is m.VerdictStatus.OK
     assert judged(msgspec.structs.replace(ladder, cell=TUNED.name)).status is m.VerdictStatus.OK
 
@@ -223,7 +223,7 @@ def test_a_cell_that_alone_fits_is_recommended_and_eager_alone_is_not() -> None:
 
     assert (fits.status, fits.text[:23]) == (m.VerdictStatus.OK, "Only eager is known to ")
     assert (alone.status, alone.code) == (m.VerdictStatus.INCONCLUSIVE, "")
-    assert "1 cell not or not fully measured: default" in alone.trust
+    assert "1 cell not or only partly measured: default" in alone.trust
 
 
 def test_fewer_than_three_processes_judge_nothing() -> None:

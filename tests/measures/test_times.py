@@ -26,7 +26,7 @@ def test_percentiles_are_numpys(samples: list[float]) -> None:
 def test_no_sample_is_not_zero() -> None:
     found = times.spread([], unit="us", measured_in=PassName.TIMING)
 
-    assert found == Skipped(reason="TIMING holds no sample")
+    assert found == Skipped(reason="TIMING has no sample")
 
 
 def test_step_time_is_over_the_steps_of_all_evaluations() -> None:
@@ -93,9 +93,7 @@ def test_steps_of_one_strategy_are_the_same_work() -> None:
 def test_steps_of_two_strategies_of_an_evaluation_have_no_ratio() -> None:
     found = times.speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
 
-    assert found == Skipped(
-        reason="no evaluation to compare on, and a step of another strategy is another amount of work"
-    )
+    assert found == Skipped(reason="there is no evaluation to compare, and strategies differ in work per step")
 
 
 def test_speedup_of_what_was_measured_once_has_no_range() -> None:

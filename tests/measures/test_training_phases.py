@@ -65,7 +65,7 @@ def test_every_moment_and_every_kernel_has_one_phase() -> None:
         FORWARD: (170.0, 65.0),
         BACKWARD: (200.0, 120.0),
         OPTIMIZER: (100.0, 40.0),
-        OTHER: (TRACED_US - 570.0, Skipped(reason="what no span launched counts as forward")),
+        OTHER: (TRACED_US - 570.0, Skipped(reason="work launched by no span counts as forward")),
     }
 
 

@@ -86,8 +86,8 @@ def test_a_system_without_nofollow_opens_the_same_files(tmp_path: Path) -> None:
         [sys.executable, "-c", ELSEWHERE, str(folder)], capture_output=True, text=True, timeout=300, check=False
     )
 
-    no_file = "not a regular file (a folder, a pipe or a device); name a file"
-    outside = f"it lies outside of {folder}; put the file itself there"
+    no_file = "not a regular file (a folder, pipe or device); give a file"
+    outside = f"it is outside {folder}; put the file itself there"
     assert done.stdout.splitlines() == [
         r"a file b'its bytes\r\n\x1a'",
         f"a folder {no_file}",

@@ -104,7 +104,7 @@ def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
 
     assert [e.name for e in trace.events] == [f"op{i}" for i in range(7)]
     lost = len(whole[whole.index('{"ph": "X", "cat": "cpu_op", "name": "op7') : whole.index("op7") + 3])
-    assert trace.warnings == (f"the trace breaks off: its last {lost} bytes hold no whole event",)
+    assert trace.warnings == (f"the trace is truncated: its last {lost} bytes are not a complete event",)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
@@ -121,7 +121,7 @@ def test_a_damaged_gzip_is_read_as_far_as_it_goes(tmp_path: Path, damage: str) -
     assert 500 < len(trace.events) < 5000
     assert [e.name for e in trace.events[:400]] == [e["name"] for e in events[:400]]
     assert trace.warnings[0].startswith("the gzip data ")
-    assert trace.warnings[1].startswith("the trace breaks off")
+    assert trace.warnings[1].startswith("the trace is truncated")
 
 
 def test_events_of_another_shape_are_counted(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_reading_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         (b"", "t.json: the trace is empty"),
         (b" \n", "t.json: the trace is empty"),
-        (b'{"events": []}', "t.json: this is no Kineto trace: it holds no traceEvents"),
-        (b"PK\x03\x04", "t.json: this is no Kineto trace: it holds no traceEvents"),
+        (b'{"events": []}', "t.json: not a Kineto trace: it has no traceEvents"),
+        (b"PK\x03\x04", "t.json: not a Kineto trace: it has no traceEvents"),
     ],
 )
 def test_what_is_no_trace_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
@@ -223,7 +223,9 @@ def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
 
     assert [e.name for e in trace.events] == (["a"] if start + keep >= text.index("}}") + 2 else [])
     begin = start if start + keep < text.index("}}") + 2 else min(second, start + keep)
-    assert trace.warnings == (f"the trace breaks off: its last {start + keep - begin} bytes hold no whole event",)
+    assert trace.warnings == (
+        (f"the trace is truncated: its last {start + keep - begin} bytes are not a complete event"),
+    )
 
 
 def test_what_is_broken_in_the_middle_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -349,7 +351,7 @@ def test_a_gzip_file_that_unpacks_beyond_reason_is_read_no_further(
     # then what came before is there, and that it is not all is said
     read = len(trace.events) * len(one)
     assert 2**20 <= read < 100 * path.stat().st_size + 2**20
-    assert trace.warnings[0].startswith("the gzip data unpacks to more than 100 times its size, which no trace does")
+    assert trace.warnings[0].startswith("the gzip data unpacks to more than 100 times its size, which is not plausible")
 
 
 @pytest.mark.parametrize("filling", [b"a", b'{"a":', b"[", b"}, {", b'"', b"\\", b"\0", b"}]"])

@@ -55,7 +55,7 @@ def test_a_queue_by_hand(tmp_path: Path) -> None:
 def test_without_a_known_call_the_reason_is_said(tmp_path: Path) -> None:
     found = queue_of(write(tmp_path / "t.json", [kernel(80.0, 10.0, 9)]), 100)
 
-    assert found == Skipped(reason="the trace holds no call that launched any of the device's work")
+    assert found == Skipped(reason="the trace has no call that launched GPU work")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)

@@ -40,7 +40,7 @@ def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_cached_is_not_shipped(tmp_path: Path) -> None:
-    assert shipped(tmp_path, "eager") == m.Skipped(reason="torch packed nothing: no graph of this run can be cached")
+    assert shipped(tmp_path, "eager") == m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")
 
 
 def test_a_process_that_fails_says_how(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.Monk
 
     assert found.per_s == (2 * 2**20 / 0.5, 2 * 2**20 / 0.25)
     assert (found.operation, found.dtype, found.unit) == ("copy", "", "bytes/s")
-    assert found.how == "1 MiB from one buffer to another, read and written both counted"
+    assert found.how == "1 MiB copied between buffers, counting reads and writes"
 
 
 def test_a_matmul_counts_two_operations_for_each_of_n_cubed(monkeypatch: pytest.MonkeyPatch) -> None:

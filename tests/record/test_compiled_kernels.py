@@ -44,7 +44,7 @@ def test_what_a_launcher_does_not_tell_is_not_known() -> None:
 
 def test_a_cpu_run_has_none_and_says_why() -> None:
     assert compiled_kernels(torch.device("cpu")) == Skipped(
-        reason="on a CPU Inductor generates C++, which has no such figures"
+        reason="not available for the C++ that Inductor generates on a CPU"
     )
 
 

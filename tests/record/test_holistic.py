@@ -107,9 +107,9 @@ def test_on_real_traces_every_figure_agrees_within_half_a_percent(name: str) -> 
         name: pytest.approx(0.0, abs=0.01)
         for name in (
             "kernels, copies and fills",
-            "device busy",
-            "device idle",
-            "device computing",
+            "GPU busy",
+            "GPU idle",
+            "GPU computing",
             "idle: host_wait",
             "idle: kernel_wait",
             "idle: other",
@@ -223,7 +223,7 @@ def test_hta_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
 
     recording = holistic.asked(recorded(tmp_path, "cond"), limit_s=3.0)
 
-    assert answer_of(recording) == Skipped(reason="HTA gave no answer within 3 s")
+    assert answer_of(recording) == Skipped(reason="HTA timed out after 3 s")
     assert kept(recording) == []
 
 
@@ -241,7 +241,7 @@ def test_the_traces_of_a_recording_share_a_limit(tmp_path: Path, monkeypatch: py
 
     reasons = [run.holistic.reason for run in recording.runs if isinstance(run.holistic, Skipped)]
     assert reasons[0] == "too long"
-    assert reasons[-1] == "HTA had 0.5 s for all traces of this Recording, and those before it took them"
+    assert reasons[-1] == "HTA's 0.5 s for all traces of this Recording were used up"
     assert max(limits) <= 0.35
     assert sum(limits) < 0.35 + 0.2
 
@@ -282,7 +282,7 @@ def test_ctrl_c_costs_the_answers_that_were_not_there_yet(tmp_path: Path, monkey
     reasons = [run.holistic.reason for run in recording.runs if isinstance(run.holistic, Skipped)]
     assert reasons[0] == "the first"
     assert [reason.startswith("HolisticTraceAnalysis was not asked") for reason in reasons[1:]] == [True, True]
-    assert said[-1] == "interrupted: the report goes without the rest of HolisticTraceAnalysis"
+    assert said[-1] == "interrupted: the report omits the remaining HolisticTraceAnalysis results"
 
 
 # ---------------------------------------------------------------- the command line

@@ -115,9 +115,7 @@ def test_a_slice_is_charged_as_a_slice_and_a_broadcast_row_once() -> None:
 
 
 def test_a_library_call_that_looks_up_by_index_says_that_it_is_not_known() -> None:
-    assert work_of(object(), "torch.ops.aten.index_put_").unknown == (
-        "what it moves depends on the indices that it is given"
-    )
+    assert work_of(object(), "torch.ops.aten.index_put_").unknown == ("the bytes it moves depend on its indices")
 
 
 def test_nodes_of_another_shape_disturb_no_compilation() -> None:
@@ -137,7 +135,7 @@ def test_a_torch_without_the_function_is_said(monkeypatch: pytest.MonkeyPatch) -
     with KernelWatch(lambda key, work: None) as watch:
         pass
 
-    assert watch.unavailable.startswith("this torch says nothing of the kernels that it generates")
+    assert watch.unavailable.startswith("this torch does not describe the kernels that it generates")
 
 
 def test_the_function_is_put_back_also_when_the_workload_raises() -> None:

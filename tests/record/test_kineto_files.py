@@ -87,7 +87,7 @@ def test_a_trace_becomes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert isinstance(only.kernels, KernelBreakdown)
     assert (found.device, found.environment.device_name, found.environment.cuda) == ("cuda", "NVIDIA H200", "13.1")
     assert (only.kernels.steps, only.kernels.busy_us, only.kernels.window_us) == (2, 600.0, 2000.0)
-    assert only.notes == ("recorded with stacks (with_stack), which makes everything on the host take longer",)
+    assert only.notes == ("recorded with stacks (with_stack), which slows down everything on the CPU",)
     assert isinstance(only.step, Skipped)
     assert isinstance(only.compile, Skipped)
     assert isinstance(only.host, Skipped)
@@ -209,8 +209,7 @@ def test_a_rank_comes_from_the_name_where_the_trace_has_none(
     run(capsys, tmp_path, "-o", tmp_path / "out")
     found = profile_in(tmp_path / "out")
     assert [(file.rank, file.notes) for file in found.trace_files] == [
-        (rank, ("the trace does not say its rank (distributedInfo): it is taken from the file's name",))
-        for rank in range(2)
+        (rank, ("the trace does not name its rank (distributedInfo), so the file name decides",)) for rank in range(2)
     ]
     assert found.rank_balance is not None
 
@@ -222,11 +221,11 @@ def test_two_files_of_one_rank_and_a_missing_one_are_said(tmp_path: Path, capsys
     found = profile_in(tmp_path / "out")
     assert [run_report.key.strategy for run_report in found.runs] == ["rank0", "rank0-file2", "rank2"]
     assert found.trace_files[0].notes == (
-        "2 files are of rank 0: they are kept apart, and ranks are compared by the first",
+        "2 files are of rank 0: all are shown, but ranks are compared by the first",
         "the job had 3 ranks; there is no trace of 1 of them (1)",
     )
     assert found.rank_balance is not None
-    assert found.rank_balance.left_out == ("rank0-file2: another file of rank 0 counts already",)
+    assert found.rank_balance.left_out == ("rank0-file2: another file of rank 0 is already counted",)
     assert [load.rank for load in found.rank_balance.ranks] == [0, 2]
 
 
@@ -240,8 +239,8 @@ def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsy
     assert balance is not None
     assert (balance.ranks, balance.straggler) == ((), None)
     assert balance.left_out == (
-        "rank0: the trace holds no span of a collective, and in operators work and waiting look alike",
-        "rank1: the trace holds no span of a collective, and in operators work and waiting look alike",
+        "rank0: the trace has no span of a collective, and operators do not separate work from waiting",
+        "rank1: the trace has no span of a collective, and operators do not separate work from waiting",
     )
     assert "Not compared: rank0: the trace holds no span" in out
 
@@ -289,15 +288,15 @@ ONE_EVENT = json.dumps({"traceEvents": [event("cpu_op", "aten::mm", 1.0, 2.0)]})
     [
         ("t.json", b"", "the trace is empty"),
         ("t.json.gz", gzip.compress(b"", mtime=0), "the trace is empty"),
-        ("t.json", b'{"loss": [1, 2, 3]}', "this is no Kineto trace: it holds no traceEvents"),
-        ("t.json", b"epoch 1, loss 0.3\n", "this is no Kineto trace: it holds no traceEvents"),
-        ("t.json", b'{"traceEvents": null}', "this is no Kineto trace: it holds no traceEvents"),
-        ("t.json", b'{"traceEvents": []}', "it holds no complete event (ph X)"),
-        ("t.json", b'{"traceEvents": ["a", 1, {}]}', "it holds no complete event (ph X); 2 events of an unknown shape"),
-        ("t.json", b'{"traceEvents": [{"ph": "X"}]}', "it holds no complete event (ph X); 1 events with a missing"),
-        ("t.json", b'{"traceEvents": [' + b"[" * 100_000, "it holds no complete event (ph X); the trace breaks off"),
-        ("t.json.gz", CUT_EARLY, "nothing of it can be read: the gzip data breaks off after 0 unpacked bytes"),
-        ("t.json.gz", b"\x1f\x8b" + b"\0" * 99, "nothing of it can be read: the gzip data is damaged"),
+        ("t.json", b'{"loss": [1, 2, 3]}', "not a Kineto trace: it has no traceEvents"),
+        ("t.json", b"epoch 1, loss 0.3\n", "not a Kineto trace: it has no traceEvents"),
+        ("t.json", b'{"traceEvents": null}', "not a Kineto trace: it has no traceEvents"),
+        ("t.json", b'{"traceEvents": []}', "it has no complete event (ph X)"),
+        ("t.json", b'{"traceEvents": ["a", 1, {}]}', "it has no complete event (ph X); 2 events of an unknown shape"),
+        ("t.json", b'{"traceEvents": [{"ph": "X"}]}', "it has no complete event (ph X); 1 events with a missing"),
+        ("t.json", b'{"traceEvents": [' + b"[" * 100_000, "it has no complete event (ph X); the trace is truncated"),
+        ("t.json.gz", CUT_EARLY, "nothing in it can be read: the gzip data is truncated after 0 unpacked bytes"),
+        ("t.json.gz", b"\x1f\x8b" + b"\0" * 99, "nothing in it can be read: the gzip data is damaged"),
     ],
 )
 def test_what_is_no_trace_is_one_error(
@@ -316,8 +315,8 @@ def test_what_is_no_trace_is_one_error(
 @pytest.mark.parametrize(
     ("content", "warning"),
     [
-        (WHOLE[: len(WHOLE) // 2], "the trace breaks off"),
-        (gzip.compress(WHOLE, mtime=0)[:-40], "the gzip data breaks off"),
+        (WHOLE[: len(WHOLE) // 2], "the trace is truncated"),
+        (gzip.compress(WHOLE, mtime=0)[:-40], "the gzip data is truncated"),
         (WHOLE.replace(KERNEL.encode(), b"\xff\xfe\xfa", 1), ""),
     ],
 )
@@ -397,8 +396,8 @@ def test_a_place_without_traces_says_what_to_give(tmp_path: Path, capsys: pytest
         for name in ("gone", "empty", "above", "logs", "own")
     }
     assert {name: code for name, (code, _, _) in said.items()} == dict.fromkeys(said, 2)
-    assert "gone: no such file or folder" in said["gone"][2]
-    assert "empty: holds no trace (*.json, *.json.gz)" in said["empty"][2]
+    assert "gone: file or folder not found" in said["gone"][2]
+    assert "empty: has no trace (*.json, *.json.gz)" in said["empty"][2]
     assert f"there are such files in {above / 'deeper'}" in said["above"][2]
     assert f"kgprof report --torch-trace {logs} reads it" in said["logs"][2]
     assert f"kgprof report {tmp_path / 'own'} reads it again" in said["own"][2]
@@ -408,7 +407,7 @@ def test_what_else_lies_in_a_folder_is_left_out_and_said(tmp_path: Path, capsys:
     saved(tmp_path / "t.json", work(compute_us=300.0, talk_us=10.0))
     (tmp_path / "config.json").write_text('{"lr": 0.1}', encoding="utf-8")
     code, _, err = run(capsys, tmp_path, "-o", tmp_path / "out", "-q")
-    why = "this is no Kineto trace: it holds no traceEvents"
+    why = "not a Kineto trace: it has no traceEvents"
     assert (code, err) == (0, f"kgprof: left out: {tmp_path / 'config.json'}: {why}\n")
     # The report may be attached to a pull request, and has of a folder elsewhere the last two names.
     assert profile_in(tmp_path / "out").runs[0].notes == (f"<elsewhere>/{tmp_path.name}/config.json: {why}",)
@@ -512,6 +511,6 @@ def test_a_fault_in_the_projects_own_kinds_is_one_error_before_anything_is_read(
 
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"kgprof: error: {tmp_path}/kgprof.toml: kernel-kinds.'mm': 'gem' is no kind (did you mean gemm?)"
+        f"kgprof: error: {tmp_path}/kgprof.toml: kernel-kinds.'mm': 'gem' is not a kind (did you mean gemm?)"
     )
     assert not (tmp_path / "out").exists()

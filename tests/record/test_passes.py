@@ -72,5 +72,5 @@ def test_a_pass_without_a_field_of_its_own_is_read_as_the_list_says(
     by_key = {record.key: record for record in recordings.load(tmp_path).runs}
 
     assert by_key[handmade.FUSED].left_by("garbage") == left
-    assert by_key[handmade.BATCHED].left_by("garbage") == m.Skipped(reason="this Recording holds no GARBAGE pass")
+    assert by_key[handmade.BATCHED].left_by("garbage") == m.Skipped(reason="this Recording has no GARBAGE pass")
     assert by_key[handmade.LOST].left_by("garbage") == by_key[handmade.LOST].timing

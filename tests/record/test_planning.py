@@ -74,7 +74,7 @@ def test_what_is_left_open_is_the_workloads_choice(
         (
             (),
             ("reduce-overhead",),
-            "no strategy that runs by default has mode reduce-overhead",
+            "no default strategy has mode reduce-overhead",
             "name the strategy with --strategy",
         ),
     ],

@@ -110,7 +110,7 @@ def test_a_long_file_is_hashed_and_its_text_left_out(tmp_path: Path, monkeypatch
 
     source = gather([{"frame": {"file": str(program), "text": ""}}], EVERYTHING).files[str(program)]
 
-    assert (source.text, source.left_out) == (None, "18 bytes, more than the 10 that were left")
+    assert (source.text, source.left_out) == (None, "18 bytes, more than the 10 still allowed")
 
 
 def test_the_texts_together_have_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ OK = Exit(outcome="ok")
             (),
             OK,
             False,
-            Skipped(reason="a CPU run has no kernels on a device to hold against them"),
+            Skipped(reason="a CPU run has no GPU kernels to compare with them"),
             id="on a CPU",
         ),
         pytest.param(
@@ -105,7 +105,7 @@ OK = Exit(outcome="ok")
             (PassName.COMPILE,),
             OK,
             False,
-            Skipped(reason="only the COMPILE pass was asked for"),
+            Skipped(reason="only the COMPILE pass was requested"),
             id="for a gate",
         ),
         pytest.param(

@@ -293,7 +293,7 @@ def test_a_program_of_plain_tensors_is_one_window(tmp_path: Path) -> None:
         (PLAIN, 1, "from its first line to its end"),
         (COMPILES + "doubled(torch.ones(3))\n", 1, "from its only step on"),
         (COMPILES + "for _ in range(3): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
-        (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no whole step"),
+        (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no complete step"),
     ],
     ids=["no step", "one step", "warm-up alone", "it failed"],
 )

@@ -110,7 +110,7 @@ def test_a_program_that_hands_no_tensor_over_says_how_to(compare: Compare) -> No
     shapes = compare(f"{HEAD}\nx = torch.ones(2)\ndef step():\n    return x + 1\n", 2, 4)
 
     assert isinstance(shapes, m.Skipped)
-    assert "gives no tensor to what it compiles" in shapes.reason
+    assert "passes no tensor to its compiled function" in shapes.reason
 
 
 def test_the_policies_run_in_the_cells_precision(

@@ -81,7 +81,7 @@ def test_a_step_of_too_many_calls_is_not_tried(tmp_path: Path) -> None:
 
     assert session.steps == 0
     assert found == Skipped(
-        reason="1 step makes 2,000,001 calls of functions, more than 2,000,000, and each is an event"
+        reason="1 step makes 2,000,001 calls of functions, more than 2,000,000, and each is one event"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_recording_is_found_from_anything_that_stands_around_it(tmp_path: Path
 
 
 def test_a_missing_path_and_a_folder_without_a_recording_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file or folder"):
+    with pytest.raises(InputError, match="file or folder not found"):
         recordings.load(tmp_path / "absent")
     with pytest.raises(InputError, match="no Recording here"):
         recordings.load(tmp_path)

@@ -117,7 +117,7 @@ def test_an_inference_tensor_has_no_version() -> None:
     (held,) = only_graph(step).inputs[0].held
     assert (held.written, held.unobservable) == (
         (),
-        "an inference tensor has no version, so writes to it are not observable",
+        "an inference tensor has no version, so writes to it cannot be observed",
     )
 
 

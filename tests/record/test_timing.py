@@ -65,7 +65,7 @@ def test_another_evaluation_starts_only_while_it_is_expected_to_end_in_time(seco
 
     assert evaluation == EVALUATION
     assert found.evaluation_s == (7.0, 7.0)
-    assert found.stopped_early == "2 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+    assert found.stopped_early == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
 
 
 def test_a_second_evaluation_runs_beyond_the_budget_so_that_there_is_a_spread(seconds: list[float]) -> None:
@@ -74,7 +74,7 @@ def test_a_second_evaluation_runs_beyond_the_budget_so_that_there_is_a_spread(se
     found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
 
     assert found.evaluation_s == (25.0, 26.0)
-    assert found.stopped_early == "2 of 3 evaluations: one more would have passed the 20 s that TIMING may take"
+    assert found.stopped_early == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
 
 
 def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(seconds: list[float]) -> None:
@@ -83,7 +83,7 @@ def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(secon
     found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3, timeout_s=900.0))
 
     assert found.evaluation_s == (226.0,)
-    assert found.stopped_early == "1 of 3 evaluations: one more would have passed the 450 s that TIMING may take"
+    assert found.stopped_early == "1 of 3 evaluations: another would have exceeded TIMING's limit of 450 s"
 
 
 def test_one_evaluation_is_enough_where_one_is_asked_for(seconds: list[float]) -> None:
@@ -100,7 +100,7 @@ def test_groups_stop_early_as_well(seconds: list[float]) -> None:
     found, _ = timing.timing_pass(Stepping(), CPU, Options(steps=2))
 
     assert len(found.step_us) == 2
-    assert found.stopped_early == "2 of 5 groups of 2 steps: one more would have passed the 20 s that TIMING may take"
+    assert found.stopped_early == "2 of 5 groups of 2 steps: another would have exceeded TIMING's limit of 20 s"
 
 
 def test_a_slow_first_evaluation_is_remarked_on(seconds: list[float]) -> None:

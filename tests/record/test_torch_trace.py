@@ -250,9 +250,7 @@ def test_a_users_torch_logs_are_not_overruled(monkeypatch: pytest.MonkeyPatch) -
     with listening([source]):
         assert torch_loggers() == before
 
-    assert unavailable([source]) == (
-        Unavailable(capture="torch logs", why="TORCH_LOGS is set, so the log holds what it asks for"),
-    )
+    assert unavailable([source]) == (Unavailable(capture="torch logs", why="TORCH_LOGS is set, so the log follows it"),)
 
 
 def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,7 +298,7 @@ def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pyt
     assert "compiled by" not in gate
     assert f"{compiled} compilation" in profile_in(tmp_path / "page").verdict.text
     assert "in 1 process; a TORCH_TRACE directory holds no times" in page
-    assert "(looked for: KGP101, KGP102, KGP103, KGP104, KGP106, KGP107, KGP504)" in page
+    assert "(rules checked: KGP101, KGP102, KGP103, KGP104, KGP106, KGP107, KGP504)" in page
 
 
 def test_a_cut_file_is_never_a_pass(tmp_path: Path) -> None:
@@ -325,10 +325,10 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("report", "--torch-trace", "missing"), "missing: no such file or folder"),
+        (("report", "--torch-trace", "missing"), "missing: file or folder not found"),
         (("report", "--torch-trace", "."), "holds no dedicated_log_torch_trace_*.log"),
-        (("report", "somewhere", "--torch-trace", "."), "report reads one thing"),
-        (("report",), "report reads one thing"),
+        (("report", "somewhere", "--torch-trace", "."), "report needs exactly one input"),
+        (("report",), "report needs exactly one input"),
         (("check-graphs", "x.py:f", "--torch-trace", "."), "--torch-trace runs nothing, so workload"),
         (("check-graphs", "--torch-trace", ".", "--steps", "3"), "--torch-trace runs nothing, so steps"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from kgprof.collectors import RULES
+from kgprof.render.markdown import Markdown
 from tests.regressions.planted import NO_CHANGE, Regression, regressions
 from tests.regressions.score import Compared, Profiles
 
@@ -28,6 +29,13 @@ def test_the_right_cause_is_named_first(compared: Mapping[Regression, Compared])
 
     assert len(compared) == 20
     assert missed == []
+
+
+def test_a_comment_says_it_in_a_screen_before_anything_is_opened(compared: Mapping[Regression, Compared]) -> None:
+    opened = {one.name: Markdown().render(pair.head).partition("<details>")[0] for one, pair in compared.items()}
+
+    assert {name: len(text) for name, text in opened.items() if len(text) >= 1_500} == {}
+    assert [name for name, text in opened.items() if "**Regression:**" in text and "**Cause:** " not in text] == []
 
 
 def test_nothing_is_made_up_where_nothing_changed(profiles: Profiles) -> None:

@@ -207,8 +207,8 @@ def findings() -> Profile:
     found = (
         _finding("KGP501", Level.ERROR, KEYS[3], "12 of 5,040 results differ from batched.eager"),
         _finding("KGP502", Level.ERROR, KEYS[5], "40 of 5,040 candidates are unfinished"),
-        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was asked for, nothing was compiled"),
-        _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand"),
+        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was requested, but nothing was compiled"),
+        _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code"),
     )
     verdict = Verdict(status=VerdictStatus.FAILED, text=found[0].alone, reasons=tuple(f.alone for f in found[1:]))
     profile = _profile(tuple(runs), CPU, "cpu")
@@ -232,7 +232,7 @@ def as_is() -> Profile:
         kernels=msgspec.structs.replace(kernels, steps=0, warnings=("the trace marks no steps",)),
         notes=("the first step was left out of the samples: it held a compilation",),
     )
-    note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; times are shown as they stand")
+    note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code")
     verdict = Verdict(status=VerdictStatus.OK, text="train_step.as-is takes 5.21 ms/step", reasons=(note.alone,))
     profile = _profile((run,), CPU, "cpu")
     return msgspec.structs.replace(
@@ -316,7 +316,7 @@ def watched() -> Profile:
 def gate() -> Profile:
     """check-graphs: a budget exceeded, one not observed, two held; a finding accepted, an entry expired, a note."""
     keys = KEYS[1:4:2]
-    untimed = Skipped(reason="only the COMPILE pass was asked for")
+    untimed = Skipped(reason="only the COMPILE pass was requested")
     runs = tuple(
         msgspec.structs.replace(
             _run(key),
@@ -631,7 +631,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         runs_to_settle=None if worse else 11,
         note="" if worse else "the interval is wider than the budget; 11 rounds a side should settle it",
     )
-    unseen = Skipped(reason="a CPU run launches no device kernels")
+    unseen = Skipped(reason="a CPU run launches no GPU kernels")
     no_ratio = Skipped(reason="base is 0")
     return (
         step,
@@ -667,7 +667,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
             verdict=MetricVerdict.SAME,
         ),
         ComparedMetric(
-            name="launches a step",
+            name="launches per step",
             run=run,
             unit="launches/step",
             base=unseen,
@@ -675,7 +675,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
             ratio=unseen,
             verdict=MetricVerdict.NOT_OBSERVED,
             undecided=Undecided.NOT_MEASURED,
-            note="a CPU run launches no device kernels",
+            note="a CPU run launches no GPU kernels",
         ),
     )
 
@@ -773,7 +773,7 @@ def _holistic(key: RunKey) -> HolisticCheck:
         HolisticCall(
             name="critical_path_analysis",
             outcome="not called",
-            reason="it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph",
+            reason="it ignores cudaGraphLaunch, so it would miss every kernel of a CUDA graph",
         ),
     )
     unanswered = Skipped(reason="get_idle_time_breakdown: raised: KeyError: 'index_correlation'")
@@ -784,11 +784,11 @@ def _holistic(key: RunKey) -> HolisticCheck:
         tolerance_percent=0.5,
         figures=(
             _figure("kernels, copies and fills", "us", 0.8 * window, 0.8 * window * (1.27 if fused else 1.0)),
-            _figure(
-                "device idle", "us", 0.2 * window, 0.2 * window * 1.00001, "between the first and the last of them"
-            ),
+            _figure("GPU idle", "us", 0.2 * window, 0.2 * window * 1.00001, "between the first and the last of them"),
             _figure("idle: host_wait", "us", 0.1 * window, unanswered),
-            _figure("longest queue, stream 7", "operations", 1049.0, 1049.0, "launched and not yet begun, at most"),
+            _figure(
+                "longest queue, stream 7", "operations", 1049.0, 1049.0, ("most operations launched but not started")
+            ),
             _figure("bandwidth, Memcpy DtoD", "GB/s", no_sizes, 1813.6),
         ),
         kernels=31,
@@ -870,7 +870,7 @@ def _evaluation() -> Evaluation:
             "batch size": "256",
             "dtype": "float64",
             "policy": "seeded random weights",
-            "corruptions evaluated": "10 a side",
+            "corruptions evaluated": "10 per side",
         },
     ).declared()
 
@@ -1038,18 +1038,18 @@ def _breakdown(
         busy_us=total,
         idle_us=window - total,
         total_us=total,
-        launches=1860 if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        launches=1860 if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
         fused_kinds=(KernelKind.NORMALISATION,) if any("layer_norm" in op for row in rows for op in row.ops) else (),
         graph_launches=20 if device == "cuda" else Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=kinds,
         rows=rows,
         lines_us=sum(row.lines_us for row in rows),
-        idle=_idle(window - total) if device == "cuda" else Skipped(reason="a CPU run has no device to wait"),
+        idle=_idle(window - total) if device == "cuda" else Skipped(reason="a CPU run has no GPU that could wait"),
         by_step=(SpanTotal(span="ProfilerStep#0", count=20, total_us=total),) if device == "cuda" else (),
         by_region=_spans("0/0", total) if device == "cuda" else (),
         by_span=_spans("score_candidates", total) if device == "cuda" else (),
-        roofline=_roofline(rows, total) if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
-        queue=_queue() if device == "cuda" else Skipped(reason="a CPU run launches no device kernels"),
+        roofline=_roofline(rows, total) if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
+        queue=_queue() if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
         timeline=_timeline(window / 20, device),
         host_time=_host_time(window / 20),
     )
@@ -1151,7 +1151,7 @@ def _roofline(rows: tuple[KernelRow, ...], total: float) -> Roofline:
                 minimum=4.0e12,
                 maximum=4.2e12,
                 samples=20,
-                how="1,024 MiB from one buffer to another, read and written both counted",
+                how="1,024 MiB copied between buffers, counting reads and writes",
             ),
             Ceiling(
                 operation="matmul",
@@ -1345,7 +1345,7 @@ def _rounds(step_us: float) -> Rounds:
 def _economics(key: RunKey) -> Economics | Skipped:
     """batched.default pays, torch_cond.default never does, fused.default has no eager run to be held against."""
     if key.mode == "eager":
-        return Skipped(reason="mode eager is what compiled runs are held against")
+        return Skipped(reason="mode eager is what compiled runs are compared with")
     eager = RunKey(strategy=key.strategy, mode="eager")
     unseen = Skipped(reason="this strategy was not run in mode eager; add --mode eager")
     pays = Economics(
@@ -1362,12 +1362,12 @@ def _economics(key: RunKey) -> Economics | Skipped:
         cold=BreakEven(steps=6200.0, units=306_346.0, after_s=18.2),
         warm=BreakEven(steps=841.0, units=41_575.0, after_s=2.47),
         verdict="pays",
-        text="it has earned back the 14.2 s that compiling takes on a cold cache after 6,200 steps",
+        text="it has earned back 14.2 s of cold compile time after 6,200 steps",
     )
     if key == KEYS[1]:
         return pays
     if key == KEYS[3]:
-        slower = Skipped(reason="it is not faster than eager beyond the noise")
+        slower = Skipped(reason="not measurably faster than eager")
         return msgspec.structs.replace(
             pays, saved_us=-4.0, cold=slower, warm=slower, verdict="never", text="it never earns back"
         )
@@ -1379,7 +1379,7 @@ def _economics(key: RunKey) -> Economics | Skipped:
         cold=unseen,
         warm=unseen,
         verdict="not observed",
-        text=f"it was not weighed against eager: {unseen.reason}",
+        text=f"not compared with eager: {unseen.reason}",
     )
 
 
@@ -1394,7 +1394,7 @@ def _trade_offs(place: Location) -> tuple[TradeOff, ...]:
         net=_spread(1840.0, 306, "us"),
         net_always=_spread(1510.0, 306, "us"),
         verdict="remove it",
-        text="Reading the predicate costs 0.310 ms a step and saves 0.040 ms: do the work in every step.",
+        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
     )
     unseen = Skipped(reason="no wait was timed on a CPU")
     unknown = msgspec.structs.replace(

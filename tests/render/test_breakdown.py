@@ -24,7 +24,7 @@ def test_a_gpu_is_busy_against_the_bare_step() -> None:
 
     said = breakdown.busy_caption(kernels, profile.runs[0].step)
 
-    assert said == "device busy 2.60 of 5.21 ms, 50 %, of the bare step"
+    assert said == "GPU busy 50 % (2.60 of 5.21 ms without the profiler)"
 
 
 def test_a_cpu_is_busy_under_the_profiler() -> None:

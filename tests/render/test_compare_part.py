@@ -47,10 +47,10 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
         ),
         (metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5), ("1.00 GiB", "512 MiB", "\u221250.0 %")),
         (
-            metric(unit="reads/step", base=0.25, head=0.5, ratio=2.0),
-            ("0.250 reads/step", "0.500 reads/step", "+0.250 (+100.0 %)"),
+            metric(unit="syncs/step", base=0.25, head=0.5, ratio=2.0),
+            ("0.250 syncs/step", "0.500 syncs/step", "+0.250 (+100.0 %)"),
         ),
-        (metric(name="reads a step", unit="reads/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
+        (metric(name="syncs per step", unit="syncs/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
         (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
         (metric(name="first call", unit="s", base=1.0, head=15.8, ratio=15.8), ("1.00 s", "15.8 s", "+1,480 %")),
         (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
@@ -124,12 +124,12 @@ def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
 def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     first, second, third = part().causes
 
-    assert first.detail == "explains +4.10 ms of +4.50 ms a step, batched.default"
+    assert first.detail == "accounts for +4.10 ms of the +4.50 ms per step, batched.default"
     assert first.anchor == "KGP201-read000"
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
-    assert third.detail == "explains no measured time: no time is known to be worse"
-    assert part().accounts == ("batched.default: +4.50 ms a step; +4.30 ms explained, +0.20 ms not explained",)
+    assert third.detail == "effect on step time unknown: no time is known to be worse"
+    assert part().accounts == ("batched.default: +4.50 ms per step; +4.30 ms explained, +0.20 ms not explained",)
 
 
 def test_what_is_true_of_every_cause_is_said_once() -> None:
@@ -145,8 +145,8 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
     assert shown is not None
     assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
     assert shown.accounts == (
-        "None of these explains measured time: no trace of base",
-        "batched.default: +4.50 ms a step, none of it explained",
+        "Effect on step time unknown: no trace of base",
+        "batched.default: +4.50 ms per step, unexplained",
     )
 
 
@@ -202,7 +202,7 @@ def test_environments_that_differ_are_said_in_the_first_lines() -> None:
     found = compare_part(profiles.other_machine(), {}, LEVELS[0])
     assert found is not None
 
-    assert found.comparability == "The environments differ in 2 facts: times are not compared."
+    assert found.comparability == "The environments differ in 2 facts, so times are not compared."
     assert texts(found.differences[0]) == (
         ("GPU", "Invented 9000", "Invented 9001"),
         ("flag TORCH_LOGS", "not set", "+dynamo"),

@@ -27,13 +27,16 @@ def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
         f"  base: base-run (2026-11-21T02:03:04+00:00{commit})",
         f"  head: head-run (2026-11-21T02:03:04+00:00{commit})",
         "",
-        "FAILED: fused.default: step +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %); "
-        "likely cause: aten::index: 20 -> 35 us a launch, 10 launches a step (explains 0.152 of 0.18 ms/step)",
-        "  also: fused.default: evaluation +18.0 % (95 % +17.3 % to +18.7 %, 5 + 5 rounds, budget +5 %)",
-        "  also: 1 further new finding",
+        "REGRESSION: fused.default: step 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %); likely "
+        "cause: aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for 0.152 of the 0.18 ms/step)",
+        "  also: fused.default: evaluation 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %)",
+        "  also: 1 more new finding",
     ]
-    assert "  1. kernel: fused.default: aten::index: 20 -> 35 us a launch, 10 launches a step (explains" in text
-    assert "  fused.default: +0.180 ms a step; +0.152 ms explained, +0.028 ms not explained; the traced step" in text
+    assert "  1. kernel: fused.default: aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for" in text
+    assert (
+        "  fused.default: +0.180 ms per step; +0.152 ms explained, +0.028 ms not explained; under the profiler the step"
+        in text
+    )
     row = next(line for line in text.splitlines() if line.startswith("fused.default  step"))
     columns = " ".join(row.split()[2:])
     assert columns == "1.0000 ms 1.180 ms +18.0 % +17.3 to +18.7 %, 5 + 5 rounds worse (budget 5 %)"

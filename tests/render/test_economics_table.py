@@ -20,15 +20,15 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
     assert [(cell.text, cell.details) for cell in shown.rows[0].cells] == [
         ("batched.default", ()),
         ("pays", ("saves 0.0457 ms/candidate",)),
-        ("6,200 steps", ("306,346 candidates", "18.2 s of them")),
-        ("841 steps", ("41,575 candidates", "2.47 s of them")),
+        ("6,200 steps", ("306,346 candidates", "≈ 18.2 s of running")),
+        ("841 steps", ("41,575 candidates", "≈ 2.47 s of running")),
         ("14.2", ()),
         ("2.10", ("1.97\N{EN DASH}2.52", "n = 3, min\N{EN DASH}max")),
         ("0.200", ()),
         ("0.0593 ms/candidate", ("0.0557\N{EN DASH}0.0712", "n = 4, min\N{EN DASH}max")),
         ("0.105 ms/candidate", ("0.0987\N{EN DASH}0.126", "n = 4, min\N{EN DASH}max")),
     ]
-    assert texts(shown.only("run", "does it pay"))[1:] == (
+    assert texts(shown.only("run", "worth it"))[1:] == (
         ("torch_cond.default", "never"),
         ("fused.default", "not observed"),
     )
@@ -37,7 +37,7 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
 
 def test_what_is_not_known_is_said_once_a_run_with_its_reason() -> None:
     assert economics_table(profiles.watched(), LIMITS).notes == (
-        "torch_cond.default: the break-even: it is not faster than eager beyond the noise",
+        "torch_cond.default: the break-even: not measurably faster than eager",
         "fused.default: the eager run: this strategy was not run in mode eager; add --mode eager",
     )
 

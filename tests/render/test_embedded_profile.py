@@ -78,10 +78,8 @@ def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
         assert run.kernels.rows == whole.kernels.rows
         assert isinstance(run.kernels.timeline, Skipped)
         assert run.log == LogExcerpt(text="", left_out_bytes=12_345 + len(whole.log.text))
-    assert (
-        "of its own copy of the Profile the logs, the timelines, the host functions and the kernels against the card"
-        in text
-    )
+    parts = "the logs, the timelines, the CPU functions and the roofline"
+    assert f"parts of the embedded Profile that kgprof compare does not need: {parts}" in text
 
 
 def test_a_report_that_is_too_large_to_carry_anything_says_so() -> None:
@@ -91,14 +89,9 @@ def test_a_report_that_is_too_large_to_carry_anything_says_so() -> None:
     with pytest.raises(InputError) as raised:
         embedded_profile.embedded_in(text, "huge.html")
 
-    assert raised.value.message == (
-        "huge.html: this report carries no Profile: it was left out to keep the page below 1 MB"
-    )
-    assert (
-        raised.value.hint
-        == "the report.json that was written beside it holds the Profile, and can be given in its place"
-    )
-    assert "its own copy of the Profile (kgprof compare and kgprof extract need report.json)" in text
+    assert raised.value.message == ("huge.html: this report has no Profile: it was omitted to stay under 1 MB")
+    assert raised.value.hint == "use the report.json next to it, which has the Profile"
+    assert "the embedded Profile (kgprof compare and kgprof extract need report.json)" in text
 
 
 def test_what_is_carried_gives_way_in_one_order() -> None:
@@ -122,15 +115,15 @@ def faults() -> dict[str, tuple[str, str]]:
     carrying = base64.b64encode(gzip.compress(msgspec.json.encode(profiles.empty()))).decode()
     end = page.index("</script>", page.index('id="profile"'))
     return {
-        "an empty file": ("", "this is no report.html of kgprof's"),
-        "another page": ("<!DOCTYPE html><html><p>kgprof</p></html>", "this is no report.html of kgprof's"),
-        "a binary": ("\x00\ufffd" * 1000, "this is no report.html of kgprof's"),
-        "cut off in its text": (page[: page.index("<main")], "the report breaks off before the end of its Profile"),
-        "cut off in the Profile": (page[: end - 100], "the report breaks off before the end of its Profile"),
-        "cut off in the closing tag": (page[: end + 3], "the report breaks off before the end of its Profile"),
+        "an empty file": ("", "not a report.html written by kgprof"),
+        "another page": ("<!DOCTYPE html><html><p>kgprof</p></html>", "not a report.html written by kgprof"),
+        "a binary": ("\x00\ufffd" * 1000, "not a report.html written by kgprof"),
+        "cut off in its text": (page[: page.index("<main")], "the report is truncated: its Profile is incomplete"),
+        "cut off in the Profile": (page[: end - 100], "the report is truncated: its Profile is incomplete"),
+        "cut off in the closing tag": (page[: end + 3], "the report is truncated: its Profile is incomplete"),
         "an old report": (
             re.sub(r'<script type="application[^>]*>[^<]*</script>', "", page),
-            "this report carries no Profile",
+            "this report has no Profile",
         ),
         "a newer schema": (
             page_with(newer),
@@ -145,12 +138,12 @@ def faults() -> dict[str, tuple[str, str]]:
             page_with_text(base64.b64encode(b"plain").decode()),
             "its Profile is damaged: Error -3 while decompressing data: incorrect header check",
         ),
-        "gzip that ends early": (page_with_text(carrying[: len(carrying) // 8 * 4]), "its Profile breaks off"),
-        "no JSON": (page_with(b"\xff{"), "this is no Profile: JSON is malformed: invalid character (byte 0)"),
-        "no Profile": (page_with(b"[]"), "this is no Profile: Expected `object`, got `array`"),
+        "gzip that ends early": (page_with_text(carrying[: len(carrying) // 8 * 4]), "its Profile is truncated"),
+        "no JSON": (page_with(b"\xff{"), "not a kgprof Profile: JSON is malformed: invalid character (byte 0)"),
+        "no Profile": (page_with(b"[]"), "not a kgprof Profile: Expected `object`, got `array`"),
         "another document": (
             page_with(f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}'.encode()),
-            "this is no Profile: Object missing required field `kgprof_version`",
+            "not a kgprof Profile: Object missing required field `kgprof_version`",
         ),
     }
 
@@ -182,7 +175,7 @@ def test_a_page_that_never_comes_to_the_point_is_looked_through_once(part: str) 
     """Where each part is tried up to the end, this takes days."""
     page = f'<meta name="generator" content="kgprof 1"><script {part * 1_000_000}'
 
-    with pytest.raises(InputError, match="breaks off"):
+    with pytest.raises(InputError, match="truncated"):
         embedded_profile.embedded_in(page, "report.html")
 
 

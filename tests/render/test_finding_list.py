@@ -95,8 +95,8 @@ def test_within_a_rule_what_each_step_pays_comes_first_and_what_is_not_known_las
 
     (group,) = made.groups
     assert [(line.place.where, line.cost, line.weight) for line in group.lines if line.place] == [
-        ("d.py:4", "310 us/step (it waited; MEMORY, n = 17)", 2),
-        ("c.py:3", "3.00 us/step (it waited; MEMORY, n = 17)", 1),
+        ("d.py:4", "310 µs per step (it waited; MEMORY, n = 17)", 2),
+        ("c.py:3", "3.00 µs per step (it waited; MEMORY, n = 17)", 1),
         ("b.py:2", "9.00 s, once (it waited; MEMORY, n = 17)", 0),
         ("a.py:1", "", -1),
     ]

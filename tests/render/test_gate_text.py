@@ -34,7 +34,7 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
         "fused.default  graph-breaks        0         1            exceeded",
         "fused.default  skipped-frames      0         0            held",
         "fused.default  recompiles          0         4            exceeded",
-        "no backend in Inductor's place, --fail-on error, 2 findings",
+        "the default backend, --fail-on error, 2 findings",
         "",
         "FAILED: gate failed: fused.default: 1 over the budget of 0 graph-breaks",
         "  also: fused.default: 4 over the budget of 0 recompiles",
@@ -98,4 +98,4 @@ def test_the_summary_for_a_pull_request_shows_the_budgets() -> None:
     markdown = by_name("markdown").render(judge(gated.profile(gated.finding()), gated.settings()))
 
     assert "| fused.default | graph-breaks | 0 sites | **1** | **exceeded** |" in markdown
-    assert "**FAILED** gate failed: fused.default: 1 over the budget of 0 graph-breaks" in markdown
+    assert "**Failed:** gate failed: `fused.default`: 1 over the budget of 0 graph-breaks" in markdown

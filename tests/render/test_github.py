@@ -68,7 +68,7 @@ def test_an_accepted_finding_is_a_notice_with_its_reason() -> None:
     judged = judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings(entries=[gated.entry()]))
 
     assert [(command, text) for command, _, text in commands(judged)] == [
-        ("notice", "gate passed: 3 budgets held over 1 run, 1 finding accepted"),
+        ("notice", "gate passed: 3 budgets met in 1 run, 1 finding accepted"),
         ("notice", "accepted by ana, until 2027-01-31: it is a demo: graph break (GB0059): print() is called"),
     ]
 
@@ -81,9 +81,9 @@ def test_ten_of_a_kind_the_worst_first_and_the_last_says_how_many_more() -> None
     assert [command for command, _, _ in read] == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
     # the verdict (ok, a notice) is one of the notices
     assert [read[last][2] for last in (9, 19, 29)] == [
-        "21 more of this kind; report.json holds them all",
-        "21 more of this kind; report.json holds them all",
-        "22 more of this kind; report.json holds them all",
+        "21 more of this kind in report.json",
+        "21 more of this kind in report.json",
+        "22 more of this kind in report.json",
     ]
 
 
@@ -123,8 +123,8 @@ def test_within_a_kind_the_costlier_finding_comes_first() -> None:
 
     said = [message for command, _, message in read if command == "warning"]
     assert said == [
-        "much; costs 300 us/step (the host waited; MEMORY, n = 9)",
-        "little; costs 2.00 us/step (the host waited; MEMORY, n = 9)",
+        "much; costs 300 µs per step (the host waited; MEMORY, n = 9)",
+        "little; costs 2.00 µs per step (the host waited; MEMORY, n = 9)",
         "once; costs 9.00 s, once (the host waited; MEMORY, n = 9)",
         "unknown",
     ]

@@ -54,7 +54,7 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
     dash = "\N{EN DASH}"
     assert texts(figures) == (
         ("kernels, copies and fills", "31.4 ms", "39.9 ms", "+27.00 %"),
-        ("device idle", "7.85 ms", "7.85 ms", "< 0.01 %"),
+        ("GPU idle", "7.85 ms", "7.85 ms", "< 0.01 %"),
         ("idle: host_wait", "3.93 ms", dash, dash),
         ("longest queue, stream 7", "1,049", "1,049", "0 %"),
         ("bandwidth, Memcpy DtoD", dash, "1,814 GB/s", dash),
@@ -63,7 +63,7 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
         (),
         ("between the first and the last of them",),
         ("get_idle_time_breakdown: raised: KeyError: 'index_correlation'",),
-        ("launched and not yet begun, at most",),
+        ("most operations launched but not started",),
         ("kgprof does not read the sizes of copies",),
     ]
     assert [row.cells[3].wrong for row in figures.rows] == [True, False, False, False, False]
@@ -114,7 +114,7 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
 def test_a_small_page_says_what_it_leaves_out() -> None:
     (fold,) = holistic_folds(profiles.cuda().runs[5:], dataclasses.replace(LIMITS, lines=2))
 
-    assert [name for name, *_ in texts(tables(fold.blocks)[0])] == ["kernels, copies and fills", "device idle"]
+    assert [name for name, *_ in texts(tables(fold.blocks)[0])] == ["kernels, copies and fills", "GPU idle"]
     assert notes(fold.blocks) == ("3 more figures and 19 more kernels that differ in report.json.",)
 
 
@@ -124,7 +124,7 @@ def test_the_page_has_the_section_where_hta_was_asked_and_nowhere_else() -> None
     assert 'href="#holistic"' in html
     assert html.count("HTA&#39;s figures beside ours for") == 6
     assert '<td class="number wrong">+27.00 %</td>' in html
-    assert "it does not know cudaGraphLaunch and would leave out every kernel of a CUDA graph" in html
+    assert "it ignores cudaGraphLaunch, so it would miss every kernel of a CUDA graph" in html
     for profile in (profiles.clean(), with_checks(GONE, GONE)):
         for name in ("html", "markdown", "text"):
             assert "eld against" not in by_name(name).render(profile)
@@ -143,7 +143,7 @@ def test_markdown_says_once_what_hta_was_not_asked_or_did_not_say() -> None:
     said = by_name("markdown").render(with_checks(AGREEING, DIFFERING))
 
     assert said.count("get_idle_time_breakdown raised: KeyError") == 1
-    assert said.count("critical_path_analysis not called: it does not know cudaGraphLaunch") == 1
+    assert said.count("critical_path_analysis not called: it ignores cudaGraphLaunch") == 1
 
 
 def test_json_holds_the_check_or_why_there_is_none() -> None:

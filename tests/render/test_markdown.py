@@ -9,7 +9,8 @@ import pytest
 
 from kgprof.analysis.redaction import redacted
 from kgprof.model import Level, PrivateNames, Profile
-from kgprof.render.markdown import FINDINGS, Markdown
+from kgprof.render.comment import code, prose
+from kgprof.render.markdown import Markdown
 from tests.render import profiles
 
 
@@ -32,15 +33,17 @@ def depth_at(text: str, what: str) -> int:
     return before.count("<details>") - before.count("</details>")
 
 
-def test_verdict_runs_and_ten_findings_stand_open_and_the_rest_is_folded() -> None:
+def test_a_verdict_three_rows_a_cause_and_a_fix_stand_open_and_the_rest_is_folded() -> None:
     text = Markdown().render(with_findings(25))
 
     open_part = text[: text.index("<details>")]
-    assert said(open_part) == FINDINGS
-    assert "- 15 more below\n" in open_part
-    assert "| run | ms/step |" in open_part
-    assert said(text) == 25
-    assert depth_at(text, "finding 24") == 1
+    assert len([line for line in open_part.splitlines() if line.startswith("| `")]) == 3
+    assert [part for part in ("**Cause:** `KGP501` ", "**Fix:** ") if part not in open_part] == []
+    assert said(open_part) == 1
+    assert "- 15 more below\n" in text
+    assert "| run | ms/step |" in text
+    assert said(text) == 26
+    assert depth_at(text, "finding 24") == 2
     assert depth_at(text, "**Where the time went**") == 1
     assert text.count("<details>") == text.count("</details>")
 
@@ -55,7 +58,7 @@ def test_of_hundreds_of_findings_those_in_the_json_only_are_counted() -> None:
     text = Markdown(limit=10**6).render(with_findings(500))
 
     assert "- 490 more below, 290 of them in report.json only\n" in text
-    assert said(text) == 210
+    assert said(text) == 211
 
 
 @pytest.mark.parametrize("limit", [6_000, 20_000])
@@ -73,14 +76,14 @@ def test_what_does_not_fit_is_cut_on_a_row_and_every_folded_part_is_closed(
         assert (len(text.encode("utf-8")) if in_bytes else len(text)) <= limit
     assert len(re.findall(r"^<details>", text, re.MULTILINE)) == len(re.findall(r"^</details>", text, re.MULTILINE))
     assert all(line.endswith(" |") for line in text.splitlines() if line.startswith("| "))
-    assert text.rstrip("\n").splitlines()[-1].startswith("<sub>Again: ")
+    assert text.rstrip("\n").splitlines()[-1].startswith("<sub>Reproduce: ")
 
 
 def test_a_cut_says_how_many_rows_it_cost() -> None:
     text = Markdown(limit=12_000).render(profiles.huge())
 
     shown = sum(line.startswith("| strategy_") for line in text.splitlines())
-    (cut,) = re.findall(r"\*([\d,]+) more runs cut; report.json holds them\.\*", text)
+    (cut,) = re.findall(r"\*([\d,]+) more runs cut; report.json has them\.\*", text)
     assert shown + int(cut) == len(profiles.huge().runs)
 
 
@@ -92,10 +95,27 @@ def test_the_report_is_linked_where_it_is_known_and_only_by_an_address() -> None
         assert "The whole report" not in Markdown(report_url=none).render(profiles.clean())
 
 
+def test_a_line_is_linked_at_the_commit_that_was_measured_and_only_at_one() -> None:
+    profile = profiles.STATES["gate"]()
+    repository = "https://github.com/owner/repository"
+    clean = msgspec.structs.replace(profile.environment, git_commit="c0ffee", git_dirty=False, source_root="/src")
+    known = msgspec.structs.replace(profile, environment=clean)
+
+    assert f"[`step.py:41`]({repository}/blob/c0ffee/step.py#L41)" in Markdown(source_url=repository).render(known)
+    for url, given in (("", known), (repository, profile), ("javascript:alert(1)", known)):
+        assert "](" not in Markdown(source_url=url).render(given)
+
+
+def test_what_is_code_in_a_sentence_is_code_and_nothing_else_means_anything() -> None:
+    assert prose("use torch.where or x.item() *here*", 100) == "use `torch.where` or `x.item()` \\*here\\*"
+    assert prose("a `tick`: mode='default'", 100) == "a \\`tick\\`: `mode='default'`"
+    assert (code("a|b", 20, cell=True), code("<a`>", 20)) == ("`a\\|b`", "&lt;a\\`&gt;")
+
+
 def test_the_command_can_be_run_again_as_it_stands() -> None:
     profile = msgspec.structs.replace(profiles.clean(), command=("kgprof", "profile", "a b.py", "--", "--x=1 2"))
 
-    assert "<sub>Again: kgprof profile 'a b.py' -- '--x=1 2'</sub>\n" in Markdown().render(profile)
+    assert "<sub>Reproduce: kgprof profile 'a b.py' -- '--x=1 2'</sub>\n" in Markdown().render(profile)
 
 
 def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:
@@ -103,7 +123,7 @@ def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:
 
     text = Markdown().render(redacted(given, PrivateNames()))
 
-    box = text[text.index("What this file contains") :]
+    box = text[text.index("Contents of this file") :]
     assert "- Left out: home directories (1)\n" in box
-    assert "- Source lines: 0 lines, of the repository only (--include-source repo)\n" in box
+    assert "- Source lines: 0 lines, only from the repository (--include-source repo)\n" in box
     assert "bob" not in text

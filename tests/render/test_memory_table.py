@@ -29,9 +29,9 @@ def test_only_columns_with_a_figure_are_shown() -> None:
 def test_each_reason_is_said_once_with_its_columns() -> None:
     assert unknown(profiles.watched().runs) == (
         ("peak allocated, peak reserved", "a CPU has no caching allocator"),
-        ("CUDA-graph pools, taken", "this Recording does not hold the pools of CUDA graphs"),
+        ("CUDA-graph pools, taken", "this Recording has no data on the pools of CUDA graphs"),
         ("over eager", "this run is in mode eager (batched.eager, torch_cond.eager, fused.eager)"),
-        ("efficiency, budget a model", "this report holds none"),
+        ("efficiency, budget per model", "this report has none"),
     )
 
 
@@ -72,7 +72,7 @@ def test_a_difference_carries_its_sign(size_bytes: int, said: str) -> None:
 
 def test_a_report_without_the_pass_has_no_section_for_it() -> None:
     assert 'id="memory"' not in by_name("html").render(profiles.clean())
-    assert "Reads and memory" not in by_name("markdown").render(profiles.clean())
+    assert "Syncs and memory" not in by_name("markdown").render(profiles.clean())
 
 
 def test_text_says_it_in_one_line() -> None:
@@ -80,4 +80,4 @@ def test_text_says_it_in_one_line() -> None:
 
     assert "memory: batched.eager peak 700 MiB resident, 0 syncs/step; batched.default peak 731 MiB" in words
     assert "checklist: 1 fail, 1 pass, 1 not observed (No value is read back in the step)" in words
-    assert "trade-off: remove it: Reading the predicate costs 0.310 ms a step" in words
+    assert "trade-off: remove the sync: Reading the predicate costs 0.310 ms per step" in words

@@ -76,8 +76,8 @@ def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
     causes, host, _ = tables(fold.blocks)
 
     assert texts(causes) == (
-        ("host had not asked", "20.0", "20.0 %"),
-        ("launch on its way", "10.0", "10.0 %"),
+        ("waiting for the CPU", "20.0", "20.0 %"),
+        ("launch latency", "10.0", "10.0 %"),
         ("unknown", "6.00", "6.0 %"),
         ("before the first / after the last", "4.00", "4.0 %"),
         ("all idle time", "40.0", "40.0 %"),
@@ -106,8 +106,8 @@ def test_device_time_by_step_is_said_with_the_numbers_of_the_steps() -> None:
     kernels = msgspec.structs.replace(with_known_times(), by_step=(*steps, nowhere))
 
     assert steps_sentence(kernels) == (
-        "Device time by the step that launched it, 3 steps: least 20.0 us (ProfilerStep#3), median 30.0 us "
-        "(ProfilerStep#5), most 50.0 us (ProfilerStep#4)"
+        "GPU time by the step that launched it, 3 steps: least 20.0 µs (ProfilerStep#3), median 30.0 µs "
+        "(ProfilerStep#5), most 50.0 µs (ProfilerStep#4)"
     )
     assert steps_sentence(msgspec.structs.replace(kernels, by_step=(nowhere,))) == ""
 
@@ -117,24 +117,24 @@ def test_why_the_idle_time_is_not_known_is_said() -> None:
 
     (fold,) = device_folds((run_of(kernels),), LIMITS)
 
-    assert fold.blocks[0] == "Why the device was idle is not known: no launch in the trace"
+    assert fold.blocks[0] == "Reasons for GPU idle time unknown: no launch in the trace"
     assert [table.columns[0].name for table in tables(fold.blocks)] == ["compiled region"]
-    assert idle_sentence(kernels) == "why the device was idle is not known: no launch in the trace"
+    assert idle_sentence(kernels) == "reasons for GPU idle time unknown: no launch in the trace"
 
 
 @pytest.mark.parametrize("name", ["html", "markdown", "text"])
 def test_a_cpu_run_has_no_word_of_a_waiting_device(name: str) -> None:
     assert device_folds(profiles.clean().runs, LIMITS) == ()
-    assert "had not asked" not in by_name(name).render(profiles.clean())
-    assert "had not asked" in by_name(name).render(profiles.cuda())
+    assert "waiting for the CPU" not in by_name(name).render(profiles.clean())
+    assert "waiting for the CPU" in by_name(name).render(profiles.cuda())
 
 
 def test_the_share_of_time_with_known_lines_or_why_there_is_none() -> None:
     kernels = with_known_times()
 
-    assert known(kernels) == "75.0 % of the device time comes from known source lines"
+    assert known(kernels) == "75.0 % of the GPU time comes from known source lines"
     missing = msgspec.structs.replace(kernels, lines_us=Skipped(reason="not recorded"))
-    assert known(missing) == "Source lines are not known: not recorded"
+    assert known(missing) == "No source lines: not recorded"
 
 
 def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> None:
@@ -157,12 +157,12 @@ def test_copies_before_replays_are_told_with_their_share() -> None:
     (fold,) = device_folds((run_of(kernels),), LIMITS)
 
     assert (
-        "Inputs copied for CUDA graphs, because they do not stay where the graph reads them: 300 copies of 39.1 us "
-        "each on average before 300 launches, 1,173 us a step, 9.7 % of the device time."
+        "Inputs copied because their address changes between CUDA-graph replays: 300 copies of 39.1 µs each on "
+        "average before 300 launches, 1,173 µs per step, 9.7 % of the GPU time."
     ) in notes(fold.blocks)
     for name in ("text", "markdown", "html"):
         said = " ".join(by_name(name).render(one_run(kernels)).split())
-        assert "300 copies of 39.1 us each on average before 300 launches" in said
+        assert "300 copies of 39.1 µs each on average before 300 launches" in said
 
 
 def one_run(kernels: KernelBreakdown) -> Profile:
@@ -196,12 +196,12 @@ def test_the_hosts_step_and_the_queue_are_a_line_each() -> None:
     said = host_sentence(kernels), queue_sentence(kernels)
 
     assert said == (
-        "host, us of a step of 100, mean of 10: operators 60.0 (60.0 %), part 0 10.0 (10.0 %), part 1 9.00 (9.0 %), "
-        "part 2 8.00 (8.0 %), 2 more 13.0",
-        "launch delay median 4.00 us (p10 to p90 2.00\N{EN DASH}8.00), queue depth mean 1.50, at most 7, empty in "
-        "25.0 % of the window",
+        "CPU time of a 100 µs step, µs, mean of 10: operators 60.0 (60.0 %), part 0 10.0 (10.0 %), part 1 9.00 (9.0 "
+        "%), part 2 8.00 (8.0 %), 2 more 13.0",
+        "launch delay median 4.00 µs (p10 to p90 2.00\N{EN DASH}8.00), queue depth mean 1.50, at most 7, empty 25.0 "
+        "% of the time",
     )
     for name in ("text", "markdown"):
         text = " ".join(by_name(name).render(one_run(kernels)).split())
-        assert "us of a step of 100, mean of 10: operators 60.0" in text
+        assert "CPU time of a 100 µs step, µs, mean of 10: operators 60.0" in text
         assert "queue depth mean 1.50, at most 7" in text

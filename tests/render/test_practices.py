@@ -60,22 +60,22 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
     kept, unknown = weighings(profiles.watched(), LIMITS)
 
     assert kept == Weighing(
-        verdict="remove it",
-        text="Reading the predicate costs 0.310 ms a step and saves 0.040 ms: do the work in every step.",
+        verdict="remove the sync",
+        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
         place=Place(where="policy.py:77 choose", source="if candidates.any():"),
         guarded="torch_cond.default",
         always="fused.default",
         figures=(
-            Fact(name="further reads a step", value="1.00"),
-            Fact(name="they take, ms/step", value="0.310"),
-            Fact(name="work saved, ms/step", value="0.0400"),
+            Fact(name="extra syncs per step", value="1.00"),
+            Fact(name="wait per step, ms", value="0.310"),
+            Fact(name="net saving, ms/step", value="0.0400"),
             Fact(name="torch_cond.default", value="1.84 ms (1.78\N{EN DASH}1.95, n = 306)"),
             Fact(name="fused.default", value="1.51 ms (1.46\N{EN DASH}1.60, n = 306)"),
         ),
     )
     assert unknown.place is None
     assert unknown.figures[1] == Fact(
-        name="they take, ms/step", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
+        name="wait per step, ms", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
     )
 
 
@@ -85,7 +85,7 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
     assert "**Checklist**: 1 fail, 1 pass, 1 not observed" in text
     assert "- No value is read back in the step: 11 places read 22 values a step" in text
     assert "Shapes are static" not in text
-    assert "- **remove it**: Reading the predicate costs" in text
+    assert "- **remove the sync**: Reading the predicate costs" in text
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:

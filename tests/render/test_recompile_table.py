@@ -60,12 +60,12 @@ def test_what_torch_refused_has_no_seconds_and_says_why() -> None:
 def test_none_is_said_and_not_known_is_not_none() -> None:
     none, unknown = run_with(), profiles.clean().runs[3]
 
-    assert recompile_summary([none]) == "no function was compiled again"
+    assert recompile_summary([none]) == "no recompiles"
     assert recompile_summary([unknown]) == ""
     assert recompile_blocks([none, unknown], "", LIMITS) == (
-        "Not known of torch_cond.default: this Recording holds no records of the compiler.",
+        "Unknown of torch_cond.default: this Recording has no records of the compiler.",
     )
-    assert recompile_blocks([unknown], "", LIMITS) == ("Not known: this Recording holds no records of the compiler.",)
+    assert recompile_blocks([unknown], "", LIMITS) == ("Unknown: this Recording has no records of the compiler.",)
 
 
 def test_many_are_folded_and_more_are_left_out() -> None:

@@ -123,7 +123,7 @@ def test_what_was_tried_and_chosen_and_the_stages() -> None:
     )
     assert texts(staged) == (("batched.default", "triton_poi_fused_gelu_2", "0.250", "0.500", "0.750"),)
     assert notes(blocks)[0] == "2 searches in 4.10 s."
-    assert notes(blocks)[1].endswith("past Triton's cache; 2 kernels left out.")
+    assert notes(blocks)[1].endswith("bypassing Triton's cache; 2 kernels left out.")
 
 
 def test_page_markdown_and_text_share_it() -> None:

@@ -82,7 +82,7 @@ def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
 def test_a_row_says_how_it_was_launched_and_what_it_achieved() -> None:
     found = cells(launches())
 
-    assert found["bound by"] == Cell("memory-bound", value=0.81, bar=0.81, details=("81.0 % of the ceiling",))
+    assert found["bound by"] == Cell("memory-bound", value=0.81, bar=0.81, details=("81.0 % of peak",))
     assert found["bound by"].width == "81.000%"
     assert found["kernel"].below == (Small(("triton",), "ops"),)
     assert list(found.values())[3:] == [
@@ -115,7 +115,7 @@ def test_an_occupancy_of_zero_per_cent_is_less_than_one() -> None:
 
 
 def test_a_meter_ends_at_the_ceiling() -> None:
-    assert cells(launches(bound="above the ceiling", of_ceiling=3.0))["bound by"].width == "100.000%"
+    assert cells(launches(bound="above peak", of_ceiling=3.0))["bound by"].width == "100.000%"
 
 
 def test_the_sentence_adds_up_the_placed_time_and_the_rest_has_its_reasons() -> None:
@@ -125,20 +125,18 @@ def test_the_sentence_adds_up_the_placed_time_and_the_rest_has_its_reasons() -> 
         launches(total_us=60.0, bound=UNKNOWN, of_ceiling=UNKNOWN),
     )
 
-    assert sentence(*of_run(profile)) == (
-        "70.0 % of the device time is placed: memory-bound 50.0 %, latency-bound 20.0 %"
-    )
-    assert unplaced(*of_run(profile)) == f"Not placed: 30.0 %: {UNKNOWN.reason}"
+    assert sentence(*of_run(profile)) == ("70.0 % of GPU time classified: memory-bound 50.0 %, latency-bound 20.0 %")
+    assert unplaced(*of_run(profile)) == f"Not classified: 30.0 %: {UNKNOWN.reason}"
 
 
 @pytest.mark.parametrize(
     ("without", "why"),
-    [("their measurement was killed", "their measurement was killed"), ("", "the bytes of no kernel are known")],
+    [("their measurement was killed", "their measurement was killed"), ("", "no kernel's bytes are known")],
 )
 def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -> None:
     profile = with_rows(launches(bound=UNKNOWN, of_ceiling=UNKNOWN), without=without, ceilings=())
 
-    assert sentence(*of_run(profile)) == f"no kernel could be placed: {why}"
+    assert sentence(*of_run(profile)) == f"no kernel could be classified: {why}"
 
 
 def test_every_kernel_that_could_be_placed_is_a_circle_and_the_peaks_are_folded_below() -> None:
@@ -175,10 +173,10 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
     rows = [row for row in page.splitlines() if row.startswith("| triton_")]
     assert len(rows) == 10
     assert rows[0] == (
-        "| triton_0 | memory-bound<br><sub>81.0 % of the ceiling</sub> | 7.50 | 3,300<br><sub>3.00 MiB</sub> "
-        "| \N{EN DASH} | 53<br><sub>6 spilled</sub> | 48 % |"
+        "| triton_0 | memory-bound<br><sub>81.0 % of peak</sub> | 7.50 | 3,300<br><sub>3.00 MiB</sub> | \N{EN DASH} "
+        "| 53<br><sub>6 spilled</sub> | 48 % |"
     )
-    assert "against the card: 900.0 % of the device time is placed" in " ".join(said.split())
+    assert "roofline: 900.0 % of GPU time classified" in " ".join(said.split())
 
 
 def test_the_table_of_kernels_says_what_binds_each_and_what_it_could_save() -> None:

@@ -185,7 +185,7 @@ def test_a_finding_says_what_it_costs_and_carries_the_figure() -> None:
 
     (result,) = rendered(gated.profile(finding))["results"]
 
-    assert result["message"] == {"text": f"{finding.message}; costs 312 us/step (the host waited; MEMORY, n = 17)"}
+    assert result["message"] == {"text": f"{finding.message}; costs 312 µs per step (the host waited; MEMORY, n = 17)"}
     assert result["properties"]["cost"] == {
         "value": 312.5,
         "unit": "us/step",

@@ -52,7 +52,7 @@ def test_metrics_over_unknown_candidates_carry_a_mark_and_a_note(name: str) -> N
     shown = words(name, with_runs(profiles.clean(), msgspec.structs.replace(run, evaluation=unknown)))
 
     assert "0.4123 †" in shown
-    assert "† batched.eager: 2,520 of 5,040 candidates (50.0 %) are unknown" in shown
+    assert "† batched.eager: 2,520 of 5,040 candidates (50.0 %) are undecided" in shown
     assert "†" not in words(name, profiles.clean())
 
 
@@ -69,7 +69,7 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
         "Results were compared with those of batched.default, not with the baseline batched.eager, which left none."
     ) in words(name, profile)
     results = next(column for column in summary.columns(profile) if column.name == "results")
-    assert results.cell(profile.runs[1]).details[0] == "5,040 = batched.default"
+    assert results.cell(profile.runs[1]).details[0] == "same as batched.default (5,040)"
 
 
 # ---------------------------------------------------------------- for a stranger
@@ -78,7 +78,7 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
 @for_people
 def test_the_conditions_of_the_evaluation_are_in_sight(name: str) -> None:
     assert (
-        "The evaluation: ties realistic, corruptions 10 a side, policy seeded random weights, dtype float64, depth 6."
+        "The evaluation: ties realistic, corruptions 10 per side, policy seeded random weights, dtype float64, depth 6."
     ) in words(name, profiles.clean())
 
 
@@ -122,9 +122,8 @@ def test_how_far_the_machine_moved_over_the_rounds_is_said_once() -> None:
 
     notes = summary.footnotes(with_runs(profiles.clean(), *runs))
 
-    assert [note for note in notes if "machine" in note] == [
-        "The machine itself, over the rounds: a turn of the host's loop took 4.00 to 6.50 us, "
-        "the device's kernel 208 to 212 us."
+    assert [note for note in notes if "Machine" in note] == [
+        "Machine stability across processes: CPU check loop 4.00 to 6.50 µs, GPU check kernel 208 to 212 µs."
     ]
 
 

@@ -37,7 +37,7 @@ def rows(page: Sheet, section: str) -> dict[str, list[str]]:
 
 
 def test_the_cells_stand_in_the_order_of_their_totals_and_what_is_slower_never_pays() -> None:
-    found = rows(shown(), "Which mode")
+    found = rows(shown(), "Recommended mode")
 
     assert list(found)[:3] == ["default", "eager", "backend aot_eager"]
     step, faster, first, warm, pays, next_best, total = found["default"]
@@ -54,8 +54,8 @@ def test_a_cell_without_a_start_of_eager_is_not_said_never_to_pay() -> None:
     )
     page = sheet(weighed(sweep(warm, CELLS[1]), 1_000_000))
 
-    assert rows(page, "Which mode")["default"][4] == DASH
-    assert rows(page, "What compiling earns")["default"][0] == DASH
+    assert rows(page, "Recommended mode")["default"][4] == DASH
+    assert rows(page, "Benefit of compiling")["default"][0] == DASH
 
 
 def test_memory_and_trust_are_those_of_a_size() -> None:
@@ -66,13 +66,13 @@ def test_memory_and_trust_are_those_of_a_size() -> None:
         return [first, cell(default, 100, 100, 100, cold_s=[1.0], memory=2 * memory)]
 
     page = sheet(weighed(sweep(*sized("8", 1_000), *sized("64", 9_000)), 1_000_000))
-    (table,) = (part.blocks[0] for part in page.sections if part.title == "What compiling earns")
+    (table,) = (part.blocks[0] for part in page.sections if part.title == "Benefit of compiling")
 
     assert isinstance(table, Table)
     more = [row.cells[-1].details for row in table.rows if row.cells[0].text.startswith("default")]
     assert more == [("+100 % over eager",)] * 2
-    assert "--batch 8: Each cell's step" in page.trust
-    assert "; --batch 64: Each cell's step" in page.trust
+    assert "--batch 8: Each cell was timed" in page.trust
+    assert "; --batch 64: Each cell was timed" in page.trust
 
 
 def test_what_a_start_costs_says_how_consistent_it_is() -> None:
@@ -80,13 +80,13 @@ def test_what_a_start_costs_says_how_consistent_it_is() -> None:
     (consistency,) = (
         block
         for part in page.sections
-        if part.title == "What compiling costs"
+        if part.title == "Cost of compiling"
         for block in part.blocks
         if isinstance(block, str)
     )
 
     assert consistency == "default: 3 cold starts took 8.00 to 12.0 s, 40.0 % of the median apart."
-    assert rows(page, "What compiling earns")["default"][0] == "poor"
+    assert rows(page, "Benefit of compiling")["default"][0] == "poor"
 
 
 def test_a_dead_cell_and_one_that_was_not_run_say_why() -> None:

@@ -39,11 +39,11 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert shown.title == "new against old"
     assert shown.text == (
-        "device time: 20.0 us a step, was 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new kernel, 1 gone"
+        "GPU time: 20.0 µs per step, before 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new kernel, 1 gone"
     )
     by_name = {table.columns[0].name: table for table in shown.tables}
     headings = tuple(column.name for column in by_name["kernel"].columns)
-    assert headings == ("kernel", f"was, {US}", f"is, {US}", "difference", "calls were", "calls are")
+    assert headings == ("kernel", f"before, {US}", f"after, {US}", "difference", "calls before", "calls after")
     assert texts(by_name["kernel"]) == (
         ("cutlass_gemm (gone)", "30.0", "0", "\N{MINUS SIGN}30.0", "1", "0"),
         ("1 more", "0", "20.0", "+20.0", "0", "1"),

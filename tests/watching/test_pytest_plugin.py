@@ -91,7 +91,7 @@ def test_step(kgprof_guard):
 """,
 }
 RULES = {
-    "no_syncs": "KGP201 on CUDA the host waits",
+    "no_syncs": "KGP201 on a GPU converting",
     "no_recompiles": "KGP103 step recompiled",
     "no_graph_breaks": "KGP101 torch._dynamo.graph_break breaks the graph",
     "stable_addresses": "KGP401 the declared buffer rows",
@@ -138,7 +138,7 @@ def test_a_planted_fault_fails_with_its_line_and_cause(pytester: pytest.Pytester
     result = ran(pytester, PLANTED[demand])
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *AssertionError: demanded: *", f"E *test_inner.py:{line}: {RULES[demand]}*"])
+    result.stdout.fnmatch_lines(["E *AssertionError: expected: *", f"E *test_inner.py:{line}: {RULES[demand]}*"])
 
 
 def test_what_nothing_was_compiled_for_is_not_passed(pytester: pytest.Pytester) -> None:
@@ -149,7 +149,7 @@ def test_what_nothing_was_compiled_for_is_not_passed(pytester: pytest.Pytester) 
     result = ran(pytester, "".join(tests))
 
     result.assert_outcomes(failed=len(demands))
-    unseen = ["E *that was not observed*", "E *nothing was compiled while it was watched*"]
+    unseen = ["E *this was not observed*", "E *nothing was compiled while it was watched*"]
     result.stdout.fnmatch_lines(unseen * len(demands))
 
 

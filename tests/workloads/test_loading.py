@@ -45,9 +45,9 @@ def test_a_file_and_a_module_are_told_apart(tmp_path: Path, monkeypatch: pytest.
     [
         ("linkpre", "no workload 'linkpre'; did you mean 'linkpred'?"),
         ("zzz", "no workload 'zzz'"),
-        ("model.py:", "workload 'model.py:' is not complete"),
-        (":step", "workload ':step' is not complete"),
-        ("not-a-module:step", "'not-a-module' is no module name"),
+        ("model.py:", "workload 'model.py:' is incomplete"),
+        (":step", "workload ':step' is incomplete"),
+        ("not-a-module:step", "'not-a-module' is not a module name"),
     ],
 )
 def test_what_is_no_workload_is_refused(workload: str, message: str) -> None:
@@ -55,11 +55,11 @@ def test_what_is_no_workload_is_refused(workload: str, message: str) -> None:
         find(workload)
 
     assert caught.value.message == message
-    assert caught.value.hint == f"a workload is one of: {loading.FORMS}"
+    assert caught.value.hint == f"a workload must be one of: {loading.FORMS}"
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(InputError, match=r"^nowhere/model\.py: no such file$"):
+    with pytest.raises(InputError, match=r"^nowhere/model\.py: file not found$"):
         find("nowhere/model.py:step")
 
 

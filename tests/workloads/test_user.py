@@ -82,7 +82,7 @@ def test_units_of_a_step_that_are_no_number_are_refused(per_step: object) -> Non
 
 @pytest.mark.parametrize("unit", [7, "", "4 tokens", "a\nb", "step", ["token"]])
 def test_a_unit_that_is_no_word_is_refused(unit: object) -> None:
-    with pytest.raises(UsageError, match="unit is"):
+    with pytest.raises(UsageError, match="unit"):
         unit_of(SimpleNamespace(strategies={"a": three}, unit=unit, units_per_step=4))
 
 
@@ -214,9 +214,15 @@ def test_only_runs_that_can_be_compared_are() -> None:
         ({"strategies": {}}, "strategies is empty"),
         ({"strategies": ["a"]}, "strategies is a list, not a mapping"),
         ({"strategies": {"a": three, "b": 3}}, "strategy 'b' is a int, which cannot be called"),
-        ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is none of its strategies"),
-        ({"strategies": {"a": three}, "alternatives": {"a": "b"}}, "alternatives name 'b', which is none of its strat"),
-        ({"strategies": {"a": three}, "alternatives": {"a": ["a"]}}, "alternatives name .'a'., which is none of its"),
+        ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is not one of its strategies"),
+        (
+            {"strategies": {"a": three}, "alternatives": {"a": "b"}},
+            "alternatives name 'b', which is not one of its strat",
+        ),
+        (
+            {"strategies": {"a": three}, "alternatives": {"a": ["a"]}},
+            "alternatives name .'a'., which is not one of its",
+        ),
         ({"strategies": {"a": three}, "alternatives": ["a"]}, "alternatives is a list, not a mapping"),
         ({"strategies": {"a": SimpleNamespace(step=lambda x: x)}}, "cannot be called without arguments"),
     ],
@@ -413,7 +419,7 @@ def test_steps_that_draw_random_numbers_are_not_called_different(draw: object) -
 
     agreement = dict(workload.agreement(results, run("a")).runs)
 
-    reason = "its steps draw random numbers, and compiled code draws others from the same seed"
+    reason = "its steps draw random numbers, and compiled code draws different ones from the same seed"
     assert agreement[run("random")] == Skipped(reason=reason)
 
 
@@ -423,7 +429,7 @@ def test_without_the_baselines_result_there_is_no_verdict() -> None:
 
     (judgement,) = [found for _, found in workload.agreement(left, run("a")).runs]
 
-    assert judgement == Skipped(reason="there is no baseline's result to compare with")
+    assert judgement == Skipped(reason="the baseline left no result to compare with")
 
 
 def test_a_step_that_returns_nothing_leaves_no_result() -> None:

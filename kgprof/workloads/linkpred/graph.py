@@ -129,7 +129,7 @@ def _notes(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rule
     train_and_test = np.concatenate([rows["train"], rows["test"]])
     both = len(train_and_test) - len(np.unique(train_and_test, axis=0))
     if both:
-        yield f"test: {both} triples are facts of train, too; a triple is no fact while it is itself being proved"
+        yield f"test: {both} triples are also facts of train; a triple is not used as a fact in its own proof"
 
 
 def load_directory(path: Path) -> KnowledgeGraph:
@@ -176,7 +176,7 @@ def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
     """The rules, and notes about those that may not mean what they say; ``held``: the constants of the triples."""
     lines = _data_lines(_text(path))
     if not lines:
-        raise InputError("no rule in it; expected at least one", path=path)
+        raise InputError("no rule found; expected at least one", path=path)
     with _located(path) as at:
         at.line, first = lines[0]
         form = rule_format(first)
@@ -215,7 +215,7 @@ def _first(places: Sequence[str], most: int = 3) -> str:
 def _read_triples(path: Path) -> list[Triple]:
     lines = _data_lines(_text(path), keep=lambda comment: "\t" in comment)
     if not lines:
-        raise InputError("no triple in it; expected at least one", path=path)
+        raise InputError("no triple found; expected at least one", path=path)
     # The first line that is surely no comment shows the form.
     form_line, shown = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
     has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
@@ -291,7 +291,7 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError("no such file", path=path) from None
+        raise InputError("file not found", path=path) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
     try:

@@ -64,7 +64,7 @@ class LinkpredOptions:
             raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} is not a gap; give a number from 0 on")
+            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} must be 0 or more")
         _family_tree_size(self.dataset)
 
     @property
@@ -126,7 +126,7 @@ LATER: Mapping[str, str] = {
 def parse(args: Sequence[str]) -> LinkpredOptions:
     """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
     if "--help" in args or "-h" in args:
-        raise UsageError(f"help was asked for among the workload's options; `{HELP_COMMAND}` alone prints it")
+        raise UsageError(f"help is not an option of the workload here; `{HELP_COMMAND}` prints it")
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
             if name == later or name.startswith(f"{later}-"):
@@ -185,7 +185,7 @@ def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
         if name in values:
             values[name] = Path(values[name]).resolve()
     if "policy" in values and not values["policy"].is_file():
-        raise InputError("no such file; expected a state_dict for --policy", path=values["policy"])
+        raise InputError("file not found; expected a state_dict for --policy", path=values["policy"])
     return LinkpredOptions(**values)
 
 
@@ -238,7 +238,7 @@ _COMMAND = click.Command(
     add_help_option=False,
     options_metavar="[options]",
     help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
-    "whether a policy network finds a proof of it. Defaults stand in brackets.",
+    "whether a policy network finds a proof of it. Defaults are in brackets.",
     params=[
         _option(
             "dataset",
@@ -264,15 +264,15 @@ _COMMAND = click.Command(
         _option("selection", "|".join(SELECTIONS), "Which atom of a state is resolved.", kind=click.Choice(SELECTIONS)),
         _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
         _option("max_children", "N", "Cap on the children of a state (S)."),
-        _option("children_width", "N", "Slots for children; more of them change no result.", "max-children"),
-        _option("fact_fanout", "N", "Cap on the facts that one goal is matched with.", _UNSET["fact_fanout"]),
-        _option("rule_fanout", "N", "Cap on the rules that one goal is matched with.", _UNSET["rule_fanout"]),
+        _option("children_width", "N", "Slots for children; more do not change results.", "max-children"),
+        _option("fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]),
+        _option("rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
         _option(
             "near_tie_threshold",
             "X",
-            "Two float32 logits less apart than this are a near-tie; in float64 there are none.",
+            "Two float32 logits closer than this are a near-tie; float64 has none.",
             f"{NEAR_TIE_FLOAT32:g}, with --allow-tf32: {NEAR_TIE_TF32:g}",
             kind=float,
         ),

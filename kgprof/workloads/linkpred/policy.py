@@ -148,7 +148,7 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
     Raises InputError for a file that is missing, is not a state_dict, or does not fit.
     """
     if not path.is_file():
-        raise InputError("no such file", path=path, hint="--policy takes a file that torch.save(state_dict) wrote")
+        raise InputError("file not found", path=path, hint="--policy takes a file that torch.save(state_dict) wrote")
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises whatever the bytes provoke
@@ -164,10 +164,10 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
 def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
     """The first thing about ``weights`` that does not fit, or ''."""
     if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
-        return "holds no state_dict (a dict of tensors)"
+        return "has no state_dict (a dict of tensors)"
     missing, extra = sorted(expected.keys() - weights.keys()), sorted(map(str, weights.keys() - expected.keys()))
     if missing or extra:
-        return f"holds other weights than this policy: missing {missing or 'none'}, unexpected {extra or 'none'}"
+        return f"does not fit this policy: missing {missing or 'none'}, unexpected {extra or 'none'}"
     for name, tensor in expected.items():
         if weights[name].shape != tensor.shape:
             return f"{name} has shape {list(weights[name].shape)}, expected {list(tensor.shape)}"

@@ -97,7 +97,7 @@ def _choose_queries(graph: KnowledgeGraph, wanted: int | None, seed: int) -> tup
     if not wanted or wanted == len(test):
         return test, ()
     if wanted > len(test):
-        return test, (f"{wanted} queries asked for, test has {len(test)}: all of them are evaluated",)
+        return test, (f"{wanted} queries requested, but test has {len(test)}: all are evaluated",)
     hashes = np.array([_hash("query", seed, *_words(graph, query)) for query in test], dtype=np.uint64)
     return test[np.sort(_smallest(hashes, wanted))], ()
 

@@ -147,7 +147,7 @@ class LinkPrediction:
             "predicates": str(len(graph.predicates)),
             "constants": str(len(graph.constants)),
             "queries evaluated": str(len(candidates.queries)),
-            "corruptions evaluated": f"{fewest} to {most} a side" if fewest != most else f"{fewest} a side",
+            "corruptions evaluated": f"{fewest} to {most} per side" if fewest != most else f"{fewest} per side",
             "caps": f"{caps.atoms} atoms, {caps.children} children (tensor {caps.width} wide), "
             f"{caps.facts} facts, {caps.rules} rules",
             "notes": "; ".join((*graph.notes, *candidates.notes)) or "none",

@@ -128,7 +128,7 @@ def test_duplicates_are_counted_and_noted(write: Write) -> None:
         "train: 2 duplicate triples counted once",
         "valid: 1 duplicate triples counted once",
         "rules: 1 repeat an earlier one; all are kept",
-        "test: 1 triples are facts of train, too; a triple is no fact while it is itself being proved",
+        "test: 1 triples are also facts of train; a triple is not used as a fact in its own proof",
     )
 
 
@@ -193,7 +193,7 @@ def test_a_missing_file_is_an_error(write: Write, file: str) -> None:
     with pytest.raises(InputError) as error:
         load_directory(path)
 
-    assert str(error.value) == f"{path / file}: no such file"
+    assert str(error.value) == f"{path / file}: file not found"
 
 
 def test_without_a_file_of_rules_there_are_none(write: Write) -> None:

@@ -134,8 +134,8 @@ def test_graphs() -> None:
         (["--selection", "rightmost"], "'rightmost' is not one of"),
         (["--preset", "large"], "'large' is not one of"),
         (["--near-tie-threshold", "wide"], "'wide' is not a valid float"),
-        (["--near-tie-threshold", "-1"], "-1.0 is not a gap"),
-        (["--near-tie-threshold", "nan"], "nan is not a gap"),
+        (["--near-tie-threshold", "-1"], "-1.0 must be 0 or more"),
+        (["--near-tie-threshold", "nan"], "nan must be 0 or more"),
         (["--max-children", "20", "--children-width", "19"], "--children-width 19 is below --max-children 20"),
         (["--dataset", "famly-tree"], "no dataset 'famly-tree'; did you mean 'family-tree'?"),
         (["--dataset", "fb15k"], "no dataset 'fb15k'"),
@@ -145,9 +145,9 @@ def test_graphs() -> None:
         (["--dataset", "family-tree", "--data", "there"], "--data and --dataset exclude each other"),
         (["--data", ""], "--data is empty"),
         (["stray"], "unexpected extra argument (stray)"),
-        (["--policy", "no/file.pt"], "no such file; expected a state_dict"),
-        (["--help"], "`kgprof profile linkpred -- --help` alone prints it"),
-        (["--depth", "3", "-h"], "`kgprof profile linkpred -- --help` alone prints it"),
+        (["--policy", "no/file.pt"], "file not found; expected a state_dict"),
+        (["--help"], "`kgprof profile linkpred -- --help` prints it"),
+        (["--depth", "3", "-h"], "`kgprof profile linkpred -- --help` prints it"),
     ],
 )
 def test_bad_values_are_refused(args: list[str], said: str) -> None:

@@ -165,8 +165,8 @@ def test_a_loaded_row_for_padding_does_not_count(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         (b"no weights", "not a file that torch.load(weights_only=True) reads"),
-        ([1, 2], "holds no state_dict"),
-        ({"projection.bias": 3}, "holds no state_dict"),
+        ([1, 2], "has no state_dict"),
+        ({"projection.bias": 3}, "has no state_dict"),
         ({}, "missing ['blocks.0.linear.bias', "),
         ({**network().state_dict(), "surplus": torch.zeros(1)}, "missing none, unexpected ['surplus']"),
         ({**network().state_dict(), "projection.bias": torch.zeros(3)}, "projection.bias has shape [3], expected [8]"),
@@ -202,7 +202,7 @@ def test_a_file_with_code_in_it_is_refused_and_not_run(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="file not found"):
         load_weights(network(), tmp_path / "absent.pt")
 
 

@@ -171,7 +171,7 @@ def test_more_queries_than_there_are_is_all_of_them_and_noted() -> None:
     candidates = sample(graph, queries=5, corruptions=1, seed=0)
 
     assert candidates.queries.tolist() == graph.test.tolist()
-    assert candidates.notes[0] == "5 queries asked for, test has 2: all of them are evaluated"
+    assert candidates.notes[0] == "5 queries requested, but test has 2: all are evaluated"
 
 
 def test_the_draw_is_by_these_hashes() -> None:

@@ -89,9 +89,9 @@ def test_the_baseline(runs: list[str], baseline: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["sequential", "recycled", "stepped", "triton"])
 def test_a_later_strategy_is_not_in_this_version(name: str) -> None:
-    with pytest.raises(UsageError, match=f"'{name}' is not in this version"):
+    with pytest.raises(UsageError, match=f"'{name}' is not supported in this version"):
         small().prepare(RunKey(strategy=name, mode="eager"), CPU)
-    with pytest.raises(UsageError, match=f"'{name}' is not in this version"):
+    with pytest.raises(UsageError, match=f"'{name}' is not supported in this version"):
         small().check_strategy(name)
 
 

@@ -29,5 +29,5 @@ def by_name(name: str) -> Strategy:
         return offered[name]
     hint = f"linkpred has: {', '.join(offered)}"
     if name in LATER:
-        raise UsageError(f"strategy {name!r} is not in this version", hint=hint)
+        raise UsageError(f"strategy {name!r} is not supported in this version", hint=hint)
     raise UsageError(f"linkpred has no strategy {name!r}{did_you_mean(name, offered)}", hint=hint)

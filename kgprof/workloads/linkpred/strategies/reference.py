@@ -23,7 +23,7 @@ class Reference:
     """A Search (evaluator.py) over ``triples`` int64 [N, 3]."""
 
     name: ClassVar[str] = "reference"
-    summary: ClassVar[str] = "Plain Python, one candidate at a time: the truth that the others are held to."
+    summary: ClassVar[str] = "Plain Python, one candidate at a time: the reference for the others."
     modes: ClassVar[tuple[str, ...]] = (m.EAGER,)
 
     def __init__(self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int) -> None:

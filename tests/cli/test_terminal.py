@@ -1,0 +1,124 @@
+"""On a terminal: one live table, the result in short, a link, the next command; and a terminal that is left clean."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from kgprof.render.text import Text
+from tests.render import profiles
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDING = ROOT / "fixtures" / "recordings" / "cuda_graphs_h200" / "breaks"
+STEP = """
+import time
+import torch
+
+def step():
+    time.sleep(0.01)
+    return torch.ones(2) + 1
+"""
+ESCAPES = re.compile(r"\x1b\][^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_a_terminal(
+    *command: str, columns: int = 80, stop: tuple[str, int] | None = None, cwd: Path | None = None, **variables: str
+) -> tuple[int, str]:
+    """The exit code and all that was written. ``stop``: a text after which a signal is sent."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    dropped = ("CI", "NO_COLOR", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "COLUMNS", "LINES")
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    environment |= {"TERM": "xterm-256color", **variables}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kgprof", *command],
+        stdin=writer,
+        stdout=writer,
+        stderr=writer,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        os.close(writer)
+        said, deadline = b"", time.monotonic() + 120
+        while time.monotonic() < deadline:
+            try:
+                data = os.read(reader, 65536)
+            except OSError:  # EIO: the other end is closed
+                break
+            said += data
+            if stop is not None and stop[0].encode() in said:
+                process.send_signal(stop[1])
+                stop = None
+        code = process.wait(30)
+    os.close(reader)
+    return code, said.decode("utf-8", errors="replace")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    shutil.copytree(RECORDING, tmp_path / "run" / "recording")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_a_report_is_shown_in_short_as_wide_as_the_terminal_with_a_link_as_the_last_line(
+    recorded: Path, columns: int
+) -> None:
+    code, said = on_a_terminal("report", str(recorded), columns=columns)
+
+    plain = ESCAPES.sub("", said).replace("\r", "")
+    assert code == 0
+    assert re.search(r"\x1b\[[0-9;]*3\dm", said)  # the verdict has a colour
+    assert max(map(len, plain.splitlines())) <= max(columns, len(str(recorded / "report.html")))
+    lines = plain.rstrip("\n").splitlines()
+    assert lines[-1].endswith("report.html")
+    assert next(line for line in reversed(lines) if line.startswith("next: ")).startswith("next: kgprof ")
+    assert f"\x1b]8;;{(recorded / 'report.html').resolve().as_uri()}" in said
+
+
+def test_without_colour_there_is_none(recorded: Path) -> None:
+    _, said = on_a_terminal("report", str(recorded), NO_COLOR="1")
+
+    assert not re.search(r"\x1b\[[0-9;]*3\dm", said)
+
+
+def test_verbose_shows_all_of_it(recorded: Path) -> None:
+    _, short = on_a_terminal("report", str(recorded))
+    _, whole = on_a_terminal("report", str(recorded), "-v")
+
+    assert "not measured" in whole
+    assert "not measured" not in short
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, code: int) -> None:
+    (tmp_path / "slow.py").write_text(STEP, encoding="utf-8")
+    given = ("profile", "slow.py:step", "--mode", "eager", "--passes", "timing", "--evaluations", "1000")
+
+    ended, said = on_a_terminal(*given, stop=("timing", number), cwd=tmp_path)
+
+    assert ended in (code, 128 + number)
+    assert said.rindex("\x1b[?25h") > said.rindex("\x1b[?25l")  # the cursor is shown again
+    assert "\x1b[?1049h" not in said  # and no other screen was opened
+
+
+@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("state", ["comparison", "gate", "findings", "hostile", "hostile_comparison"])
+def test_the_short_form_of_every_verb_fits_its_width(state: str, width: int) -> None:
+    said = Text(color=True, width=width, brief=True).render(profiles.STATES[state]())
+
+    assert max(len(ESCAPES.sub("", line)) for line in said.splitlines()) <= width
+    assert "\x1b[" in said

@@ -1,0 +1,191 @@
+"""How kgprof speaks: shapes that no sentence of it has, over rules, help, goldens, its own strings and what it prints.
+
+A shape is a pattern for prose. What torch, the workload or an older kgprof wrote into a Recording is replaced before it
+is looked at; code, JSON keys and option names are none of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.cli import verbs
+from kgprof.collectors import RULES
+from kgprof.model import Profile
+from kgprof.reading import recordings
+from kgprof.render import by_name
+from kgprof.render.markdown import Markdown
+from tests.contract.test_sentences import rewritten
+from tests.render import profiles
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "fixtures" / "recordings"
+_EACH = r"(?:step|replay|run|side|evaluation|candidate|launch|process|call|trace|rank|graph)"
+SHAPES = {
+    "a sentence that begins with Of": r"(?:^|[.:;] |\n\W*)Of (?!course\b)",
+    "Compared are": r"\bCompared are\b",
+    "a sentence that begins with What": r"(?:^|\. |\n[#*\s]*)What (?!to do\b)[^?\n]*(?:[^?\n]$|\n)",
+    "us as a unit": r"[\d})] us\b|\bus/\w+|\(us\)|, us\b",
+    "a unit a step": rf"\b(?:µs|ms|us|once|times|\d+|syncs|reads|copies|kernels|launches|steps|rounds) an? {_EACH}\b",
+    "a fraction of an event": r"\b\d+\.\d+ times (?:an?|per)\b",
+    "anew": r"\banew\b",
+    "no X where it is not an X": r"(?<!there )(?<!There )(?<!and )\bis no (?!longer\b|more\b|one\b|different\b)\w",
+    "none as not a": r"\bnot a single\b",
+    "the device, the host": r"\b[Tt]he (?:device|host)(?:'s)?\b(?! name)|\bof the host's\b",
+    "asked for": r"\bw(?:as|ere) asked for\b|\basked for otherwise\b",
+    "beyond the noise": r"\bbeyond the noise, so\b",
+    "further for more": r"\b\d+ further\b|\bfurther (?:kernels|findings?|metrics?|reads)\b",
+    "held against": r"\b[Hh]eld against\b|\bagainst the card\b",
+    "earn back": r"\bearn(?:s|ed)? back\b",
+}
+# What a Kineto trace or an older Recording says, and what is no prose of kgprof's.
+NOT_OURS = (
+    "reading/kineto.py",
+    "measures/kernel_kinds.py",
+    "analysis/redaction.py",
+    "record/minifier.py",
+    "record/holistic.py",
+)
+# The page's own sentences are held to this by the golden of the page.
+PAGE = ("page.py", "html.py", "chart.py", "timeline_chart.py", "flame_chart.py", "icicle.py", "first_answers.py")
+PAGE += ("compare_part.py", "finding_list.py", "trace_links.py")
+
+
+def faults(text: str) -> list[str]:
+    """Each shape that is in the text, with the words around it."""
+    found = []
+    for name, shape in SHAPES.items():
+        for at in re.finditer(shape, text, re.MULTILINE):
+            found.append(f"{name}: ...{text[max(0, at.start() - 30) : at.end() + 30]!r}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Of the kernels 3 are known.",
+        "158 us of work",
+        "1.55 times a step",
+        "compiled anew",
+        "once a step",
+        "42 µs a step",
+        "Compared are the step and the evaluation.",
+        "the device does nothing",
+        "36 further kernels",
+        "x.py is no Python file",
+    ],
+)
+def test_each_shape_is_seen(text: str) -> None:
+    assert faults(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["6.9 µs per step", "us_per_step", "status", "--device auto", "there is no file", "Often"]
+)
+def test_what_is_no_such_shape_is_left_alone(text: str) -> None:
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_speaks_plainly(rule: object) -> None:
+    texts = [getattr(rule, field) for field in ("summary", "why", "remedy")]
+
+    assert [fault for text in texts for fault in faults(text)] == []
+
+
+def commands(group: click.Command, name: str = "kgprof") -> Iterator[tuple[str, click.Command]]:
+    yield name, group
+    if isinstance(group, click.Group):
+        for each, command in group.commands.items():
+            yield from commands(command, f"{name} {each}")
+
+
+def test_help_speaks_plainly() -> None:
+    found = {}
+    for name, command in commands(verbs.cli):
+        context = click.Context(command, info_name=name, terminal_width=400, max_content_width=400)
+        found[name] = faults(command.get_help(context))
+
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.parametrize("golden", ["findings.md", "findings.txt"])
+def test_a_golden_speaks_plainly(golden: str) -> None:
+    assert faults((ROOT / "tests" / "render" / "golden" / golden).read_text(encoding="utf-8")) == []
+
+
+def strings(file: Path) -> Iterator[tuple[int, str]]:
+    """Every text with a space in it that is no docstring; in place of a figure stands 3."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    skipped = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            skipped.add(node.body[0].value)  # type: ignore[attr-defined]
+        if isinstance(node, ast.JoinedStr):
+            skipped.update(node.values)
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skipped:
+            text = node.value
+        elif isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "3" for part in node.values)
+        if " " in text.strip():
+            yield node.lineno, text
+
+
+@pytest.mark.parametrize(
+    "room", sorted({path.parent for path in (ROOT / "kgprof").rglob("*.py")}), ids=lambda p: p.name
+)
+def test_the_strings_of_a_room_speak_plainly(room: Path) -> None:
+    wrong = []
+    for file in sorted(room.glob("*.py")):
+        if not file.as_posix().endswith((*NOT_OURS, *(f"render/{page}" for page in PAGE))):
+            wrong += [f"{file.name}:{line} {fault}" for line, text in strings(file) for fault in faults(text)]
+
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
+    """Every committed Recording, with what its recorder wrote replaced."""
+    folders = {path.name: path for path in RECORDINGS.iterdir() if path.is_dir()}
+    for archive in sorted(RECORDINGS.glob("*.tgz")):
+        folders[archive.name] = tmp_path_factory.mktemp("recording")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folders[archive.name], filter="data")
+    found = {}
+    for name, folder in folders.items():
+        for header in sorted(folder.rglob("recording.json")):
+            recording = rewritten(recordings.load(header.parent), lambda sentence: "recorded" if sentence else "")
+            found[f"{name}/{header.parent.relative_to(folder)}"] = analyse(recording)
+    return found
+
+
+def test_what_is_printed_of_committed_recordings_speaks_plainly(committed: dict[str, Profile]) -> None:
+    found = {
+        # The evaluator of those days wrote this setting.
+        (name, form): faults(by_name(form).render(profile).replace(" a side, policy", " per side, policy"))
+        for name, profile in committed.items()
+        for form in ("text", "markdown")
+    }
+
+    assert len(committed) >= 10
+    assert {key: wrong for key, wrong in found.items() if wrong} == {}
+
+
+def test_a_comment_is_short_before_anything_is_opened(committed: dict[str, Profile]) -> None:
+    every = {**committed, **{state: made() for state, made in profiles.STATES.items()}}
+    long = {name: size for name, profile in every.items() if (size := before_the_fold(profile)) >= 1_500}
+
+    assert long == {}
+
+
+def before_the_fold(profile: Profile) -> int:
+    return Markdown(source_url="https://github.com/owner/repository").render(profile).index("<details>")
