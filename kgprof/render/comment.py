@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from kgprof import model as m
-from kgprof.analysis.ranking import over_rounds
+from kgprof.measures.ranked import over_rounds
 from kgprof.measures.times import PER_STEP, per_unit
 from kgprof.render import compare_words
 from kgprof.render.escaping import escaped, one_line
