@@ -2,6 +2,7 @@
 
     python benchmarks/time_to_answer.py trees BEFORE AFTER --turns 3 -- profile linkpred
     python benchmarks/time_to_answer.py scripts                 # those of tests/programs/scripts that run here
+    python benchmarks/time_to_answer.py phases -- profile linkpred --strategy fused
     python benchmarks/time_to_answer.py table                   # the scripts' results as Markdown
 
 Wall seconds are from start to end. CPU seconds are user and system time of the command and of everything that it
@@ -12,12 +13,14 @@ seconds cannot. OMP_NUM_THREADS=1 for both sides: a thread of OpenMP spins while
 .venv/bin/python. ``scripts``: `python X` with private, cold caches of Inductor and Triton, then `kgprof profile X` on
 caches as cold, with the passes that a program of less than a minute has by default: they are named, because on a busy
 machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
-what stands there.
+what stands there. ``phases``: where one command's CPU seconds go, by child process and what it said it was doing; a
+line is written when a phase ends, so that a run that is stopped has its table up to there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import importlib.metadata
 import json
@@ -54,7 +57,11 @@ def main() -> None:
         scripts = verbs.add_parser(verb)
         scripts.add_argument("names", nargs="*")
         scripts.add_argument("-o", "--output", type=Path, default=RESULTS / "script_cost.json")
+    phases = verbs.add_parser("phases")
+    phases.add_argument("command", nargs="+", help="of kgprof")
     asked = parser.parse_args()
+    if asked.verb == "phases":
+        sys.exit(where_it_goes(asked.command))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if asked.verb == "trees":
         compare_trees(asked.before, asked.after, asked.turns, asked.command, asked.output)
@@ -118,6 +125,57 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
         except ChildProcessError:
             break
     return {WALL: round(wall_s, 2), CPU: round(_cpu_of_children() - before, 2), "exit_code": done.returncode}
+
+
+def where_it_goes(command: Sequence[str]) -> int:
+    """kgprof runs in this process, which hears of each phase what the user would see; its exit code."""
+    os.environ.update(ENVIRONMENT)
+    sys.path.insert(0, str(ROOT))
+    from kgprof.cli import main as kgprof
+    from kgprof.record import children
+
+    original, now, began = children.run, "kgprof", _cpu_of_tree()
+
+    def enters(phase: str) -> None:
+        nonlocal now, began
+        spent = _cpu_of_tree()
+        print(f"| {now} | {spent - began:.1f} |", file=sys.stderr, flush=True)
+        now, began = phase, spent
+
+    def watched(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
+        whose = job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}"
+        enters(f"{whose}: start, imports")
+
+        def heard(name: str) -> None:
+            enters(f"{whose}: {name}")
+            on_phase(name)
+
+        ended = original(job, on_phase=heard, **settings)
+        enters("kgprof")
+        return ended
+
+    children.run = watched
+    print("| child, phase | CPU s |\n|---|---|", file=sys.stderr)
+    sys.argv[1:] = command
+    try:
+        kgprof()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    finally:
+        enters("")
+
+
+def _cpu_of_tree() -> float:
+    """Of this process, of what it started and is still there, and of what either has awaited."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = stat.read_text("utf-8", "replace").rpartition(")")[2].split()
+            found[int(stat.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))  # proc(5): parent, times
+    tree = {os.getpid()}
+    while more := {pid for pid, (parent, _) in found.items() if parent in tree} - tree:
+        tree |= more
+    return sum(found[pid][1] for pid in tree) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_of_children() -> float:
