@@ -31,6 +31,7 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.coverage import measured
+from kgprof.collectors.library_switches import with_switches
 from kgprof.reading.evidence import Evidence
 
 __all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "rule_of", "weight"]
@@ -84,7 +85,7 @@ _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 def findings(evidence: Evidence) -> tuple[m.Finding, ...]:
     """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
     found = [finding for collector in COLLECTORS for finding in collector.diagnose(evidence.once(collector.collect))]
-    return tuple(sorted(found, key=weight))
+    return tuple(sorted(with_switches(evidence, found), key=weight))
 
 
 def rule_of(finding: m.Finding) -> m.Rule:
