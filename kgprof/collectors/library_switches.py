@@ -6,7 +6,6 @@ the arguments against what is installed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -28,11 +27,12 @@ _TRAINERS = {  # by a file that asks for a training step's operators
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A sync at a line of a library, or below one."""
+    """A sync at a line of a library."""
 
     file: str  # the end of its path
     function: str = ""
-    words: tuple[str, ...] = ("",)  # one of them stands in the line, where its text is known
+    words: tuple[str, ...] = ("",)  # one of them stands in the line
+    below: bool = False  # or in what the line calls
     fix: str
 
 
@@ -51,11 +51,13 @@ READS = (
     Read(
         file="logger_connector/result.py",
         function="metrics",
+        below=True,
         fix="self.log(..., prog_bar=False)  # prog_bar=True reads the value in each step, with and without a bar",
     ),
     Read(
         file="logger_connector/logger_connector.py",
         function="log_metrics",
+        below=True,
         fix="Trainer(..., log_every_n_steps=...)  # more than now",
     ),
 )
@@ -78,17 +80,15 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
 
 
 def _of_read(finding: m.Finding) -> str:
-    if finding.rule not in (HOST_DEVICE_SYNC.id, WOULD_SYNC.id):
+    if finding.rule not in (HOST_DEVICE_SYNC.id, WOULD_SYNC.id) or finding.library is None:
         return ""
-    found = (read.fix for line in _lines(finding) for read in READS if _is_at(read, line))
+    chain = finding.reads.chain if finding.reads is not None else ()
+    found = (
+        read.fix
+        for read in READS
+        if _is_at(read, finding.library) or (read.below and any(_is_at(read, line) for line in chain))
+    )
     return next(found, "")
-
-
-def _lines(finding: m.Finding) -> Iterator[m.PackageLine]:
-    if finding.library is not None:
-        yield finding.library
-    if finding.reads is not None:
-        yield from finding.reads.chain
 
 
 def _is_at(read: Read, line: m.PackageLine) -> bool:
@@ -96,7 +96,7 @@ def _is_at(read: Read, line: m.PackageLine) -> bool:
         line.package in _WITH_READS
         and line.file.endswith(read.file)
         and line.function.rpartition(".")[2] == read.function
-        and (not line.text or any(word in line.text for word in read.words))
+        and any(word in line.text for word in read.words)
     )
 
 

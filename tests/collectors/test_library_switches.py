@@ -35,7 +35,7 @@ def of_read(library: PackageLine, *chain: PackageLine) -> str:
 
 def test_a_read_in_a_library_is_mended_by_the_librarys_argument() -> None:
     assert of_read(NAN) == "TrainingArguments(..., logging_nan_inf_filter=False)"
-    assert of_read(replace(NAN, text="")) == "TrainingArguments(..., logging_nan_inf_filter=False)"
+    assert of_read(replace(NAN, text="")) == ""  # some read of this function
     assert of_read(replace(NAN, text="loss = loss.item()")) == ""
     assert of_read(replace(NAN, package="somebody")) == ""
 
@@ -51,6 +51,14 @@ def test_a_read_below_the_line_that_decides_is_its_line() -> None:
 
     assert of_read(to_item, result).startswith("self.log(..., prog_bar=False)")
     assert of_read(to_item) == ""
+
+
+def test_what_the_trainer_calls_to_evaluate_is_no_matter_of_logging() -> None:
+    logs = replace(NAN, function="Trainer._maybe_log_save_evaluate", text="")
+    numpify = replace(NAN, file="trainer_pt_utils.py", function="nested_numpify", text="t = tensors.cpu()")
+
+    assert of_read(logs) == "TrainingArguments(..., logging_steps=...)  # more than now"
+    assert of_read(numpify, replace(NAN, text=""), logs) == ""
 
 
 @pytest.mark.parametrize(
