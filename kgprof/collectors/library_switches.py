@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import input_pipeline, matmul_precision, optimizer_steps, syncs
+from kgprof.collectors import input_pipeline, matmul_precision, optimizer_steps
 from kgprof.reading.evidence import Evidence
 
 HUGGING_FACE, LIGHTNING = "transformers", "lightning"
@@ -22,7 +22,7 @@ _TRAINERS = {  # by a file that asks for a training step's operators
 
 
 class Read(NamedTuple):
-    """A sync at a line of a library."""
+    """A sync or a graph break at a line of a library."""
 
     file: str  # the end of its path
     function: str
@@ -33,15 +33,17 @@ class Read(NamedTuple):
 
 _LOGS, _LOGGER = "_maybe_log_save_evaluate", "logger_connector/logger_connector.py"
 _BAR = "self.log(..., prog_bar=False)  # prog_bar=True reads the value in each step, with and without a bar"
+_SAME_GRAPH = "GCNConv(..., cached=True)  # if every step has the same graph; else T.GCNNorm() before the loop"
 READS = (
     Read(
         "trainer.py", "_run_epoch", ("isnan(", "isinf("), False, "TrainingArguments(..., logging_nan_inf_filter=False)"
     ),
     Read("trainer.py", _LOGS, ("",), False, "TrainingArguments(..., logging_steps=...)  # more than now"),
     Read("logger_connector/result.py", "metrics", ("",), True, _BAR),
+    Read("nn/conv/gcn_conv.py", "gcn_norm", ("",), True, _SAME_GRAPH),
     Read(_LOGGER, "log_metrics", ("",), True, "Trainer(..., log_every_n_steps=...)  # more than now"),
 )
-_WITH_READS = (HUGGING_FACE, LIGHTNING, "pytorch_lightning", "pytorch-lightning")
+_WITH_READS = (HUGGING_FACE, LIGHTNING, "pytorch_lightning", "pytorch-lightning", "torch_geometric", "torch-geometric")
 OF_TRAINERS = {
     (HUGGING_FACE, matmul_precision.FLOAT32_ON_CUDA_CORES.id): "TrainingArguments(..., tf32=True)",
     (HUGGING_FACE, matmul_precision.NO_AUTOCAST.id): "TrainingArguments(..., bf16=True)",
@@ -60,10 +62,10 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
 
 
 def _of_read(finding: m.Finding) -> str:
-    if finding.rule not in (syncs.HOST_DEVICE_SYNC.id, syncs.WOULD_SYNC.id) or finding.library is None:
+    way = finding.reads or finding.refusal
+    if way is None or finding.library is None:
         return ""
-    chain = finding.reads.chain if finding.reads is not None else ()
-    places = [(finding.library, True), *((line, False) for line in chain)]
+    places = [(finding.library, True), *((line, False) for line in way.chain)]
     return next(
         (read.fix for read in READS for line, here in places if (here or read.below) and _is_at(read, line)), ""
     )

@@ -53,6 +53,15 @@ def test_a_read_below_the_line_that_decides_is_its_line() -> None:
     assert of_read(to_item) == ""
 
 
+def test_the_self_loops_of_a_gcn_are_made_once() -> None:
+    loops = replace(NAN, package="torch-geometric", file="utils/loop.py", function="add_remaining_self_loops", text="")
+
+    assert of_read(loops, replace(loops, file="nn/conv/gcn_conv.py", function="gcn_norm")).startswith(
+        "GCNConv(..., cached"
+    )
+    assert of_read(loops, replace(loops, file="nn/conv/gat_conv.py", function="GATConv.forward")) == ""
+
+
 def test_what_the_trainer_calls_to_evaluate_is_no_matter_of_logging() -> None:
     logs = replace(NAN, function="Trainer._maybe_log_save_evaluate", text="")
     numpify = replace(NAN, file="trainer_pt_utils.py", function="nested_numpify", text="t = tensors.cpu()")
@@ -83,15 +92,18 @@ def test_a_library_that_takes_the_steps_is_told_by_its_arguments(file: str, fix:
 def test_the_libraries_have_these_arguments_and_functions() -> None:
     transformers = pytest.importorskip("transformers")
     lightning = pytest.importorskip("pytorch_lightning")
+    pyg = pytest.importorskip("torch_geometric.nn")
     taking = {
         "TrainingArguments": inspect.signature(transformers.TrainingArguments.__init__).parameters,
         "Trainer": inspect.signature(lightning.Trainer.__init__).parameters,
+        "GCNConv": inspect.signature(pyg.GCNConv.__init__).parameters,
         "self.log": inspect.signature(lightning.LightningModule.log).parameters,
     }
     sources = "".join(
         inspect.getsource(import_module(name))
         for name in (
             "transformers.trainer",
+            "torch_geometric.nn.conv.gcn_conv",
             "pytorch_lightning.trainer.connectors.logger_connector.result",
             "pytorch_lightning.trainer.connectors.logger_connector.logger_connector",
         )
