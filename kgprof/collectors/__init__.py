@@ -31,6 +31,7 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.coverage import measured
+from kgprof.collectors.library_switches import with_switches
 from kgprof.reading.evidence import Evidence
 
 __all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "rule_of", "weight"]
@@ -84,7 +85,7 @@ _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 def findings(evidence: Evidence) -> tuple[m.Finding, ...]:
     """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
     found = [finding for collector in COLLECTORS for finding in collector.diagnose(evidence.once(collector.collect))]
-    return tuple(sorted(found, key=weight))
+    return tuple(sorted(with_switches(evidence, found), key=weight))
 
 
 def rule_of(finding: m.Finding) -> m.Rule:
@@ -92,9 +93,11 @@ def rule_of(finding: m.Finding) -> m.Rule:
     return _BY_ID.get(finding.rule) or m.unknown_rule(finding.rule, finding.level)
 
 
-def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str]:
-    """For sorting, the gravest first: one whose cost is not known stands behind those of its level whose cost is."""
+def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str, float]:
+    """For sorting, the gravest first: one whose cost is not known stands behind those of its level whose cost is, and a
+    read in each step before one in a few."""
+    often = finding.reads.events / max(1, finding.reads.steps) if finding.reads else 0.0
     if isinstance(finding.cost, m.Skipped):
-        return _SEVERITY[finding.level], True, False, 0.0, finding.rule
+        return _SEVERITY[finding.level], True, False, 0.0, finding.rule, -often
     each_step, value = finding.cost.weight
-    return _SEVERITY[finding.level], False, not each_step, -value, finding.rule
+    return _SEVERITY[finding.level], False, not each_step, -value, finding.rule, -often

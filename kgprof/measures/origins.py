@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from kgprof import model as m
 from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import NONE, Columns
-from kgprof.reading.launches import Indices
+from kgprof.reading.launches import Indices, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 Lines = tuple[m.SourceLine, ...]
@@ -41,6 +41,7 @@ _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace 
 _DISPATCHED = "torch.ops."
 _CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
 # AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
+CASTS = ("aten::to", "aten::_to_copy")
 ENGINE, ADDS = "autograd::engine::evaluate_function", ("aten::add", "aten::add_")  # see m.GRADIENTS_ADDED
 DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 
@@ -115,8 +116,10 @@ class Origins:
         adds = {name for name in ADDS if m.GRADIENTS_ADDED in operators}
         operators |= adds
         wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
+        wanted &= columns.of_category("cpu_op")
+        wanted[_entered_by_autocast(columns, wanted)] = False
         # An operator may call itself under another overload.
-        outermost = launches.outermost(columns, wanted & columns.of_category("cpu_op"))
+        outermost = launches.outermost(columns, wanted)
         spans, graphs = _graphs(columns, outermost, self._keys)
         # By time: a backward runs on another thread than the one that takes the steps.
         marks = np.flatnonzero(timeline.step_marks(columns))
@@ -139,6 +142,7 @@ class Origins:
             elif step != NOBODY and (operator not in self._by_python or (graph == _EAGER and index in alone)):
                 groups[int(marks[step]), _EAGER, operator].append(index)
         found: dict[int, Known] = {}
+        uncounted: list[int] = []
         for (_, graph, operator), calls in groups.items():
             for of in (graph, (graph[0], None)):
                 known = self._called.get((of, operator), [])
@@ -148,7 +152,52 @@ class Origins:
                     in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
                     found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
                     break
-        return found
+            else:
+                uncounted += calls if graph == _EAGER and operator not in self._by_python else ()
+        lines = _of_neighbours(columns, found, np.array(uncounted, np.intp))
+        return found | {call: Known(lines=at, call=call) for call, at in zip(uncounted, lines, strict=True) if at}
+
+
+def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
+    """Of ``wanted`` those around one of their own name, with casts before it: autocast makes them above the place at
+    which operators are recorded, where the casts and the inner operator come one by one."""
+    casting = np.array([name in CASTS for name in columns.names], np.bool_)[columns.name]
+    casts = np.flatnonzero(casting & columns.of_category("cpu_op"))
+    outer = launches.innermost(columns, wanted & ~casting, casts)
+    inside: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index in sorted(np.flatnonzero(wanted).tolist(), key=lambda i: int(columns.start_ns[i])):
+        inside[int(columns.thread[index]), int(columns.name[index])].append(index)
+    entered = []
+    for cast, around in zip(casts.tolist(), outer.tolist(), strict=True):
+        alike = inside[int(columns.thread[around]), int(columns.name[around])] if around != NOBODY else []
+        after = bisect_left(alike, columns.end_ns[cast], key=lambda i: columns.start_ns[i])
+        if after < len(alike) and columns.end_ns[alike[after]] <= columns.end_ns[around]:
+            entered.append(around)
+    return entered
+
+
+def _of_neighbours(columns: Columns, found: Mapping[int, Known], calls: Indices) -> list[Lines]:
+    """The lines of calls that were not counted alike: what one operator of the program calls is of one line, and so is
+    the backward of all of it, which autograd numbers as the forward."""
+    named = np.array(["::" in name for name in columns.names], np.bool_)[columns.name]
+    top = np.zeros(len(columns), np.bool_)
+    top[launches.outermost(columns, named & columns.of_category("cpu_op"))] = True
+    within: dict[int, Lines] = {}
+    matched = np.array(list(found), np.intp)
+    for call, around in zip(matched.tolist(), launches.innermost(columns, top, matched).tolist(), strict=True):
+        within.setdefault(around, found[call].lines)
+    numbered = np.flatnonzero(columns.of_category("cpu_op") & (columns.sequence != NONE))
+    numbered = numbered[np.argsort(columns.start_ns[numbered], kind="stable")]
+    of_node: dict[int, int] = {}  # the last operator that begins with a number makes the node
+    for event, around in zip(numbered.tolist(), launches.innermost(columns, top, numbered).tolist(), strict=True):
+        if around != NOBODY and not columns.names[columns.name[around]].startswith(ENGINE):
+            of_node[int(columns.sequence[event])] = around
+    lines: list[Lines] = []
+    for around in launches.innermost(columns, top, calls).tolist():
+        backward = around != NOBODY and columns.names[columns.name[around]].startswith(ENGINE)
+        forward = of_node.get(int(columns.sequence[around]), NOBODY) if backward else NOBODY
+        lines.append(within.get(forward) or within.get(around, ()) if around != NOBODY else ())
+    return lines
 
 
 def _with_direction(origins: Sequence[m.KernelOrigin]) -> Iterator[tuple[m.KernelOrigin, bool | None]]:

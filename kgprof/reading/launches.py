@@ -122,9 +122,17 @@ def threads_of(columns: Columns, calls: Indices) -> list[int]:
 
 
 def waits(columns: Columns, steps: timeline.Intervals) -> int:
-    """Calls inside ``steps`` in which the host waits for the device, on whatever thread, but for the recorder's own."""
-    calls = np.flatnonzero(columns.named(*WAITS) & columns.of_category(*LAUNCH_CATEGORIES))
+    """Calls inside ``steps`` in which the host waits for the device, on whatever thread, but for the recorder's own and
+    those with which ``torch.cuda.graph`` begins a capture."""
+    runtime = columns.of_category(*LAUNCH_CATEGORIES)
+    calls = np.flatnonzero(columns.named(*WAITS) & runtime)
+    calls = calls[np.argsort(columns.start_ns[calls], kind="stable")]
     own = innermost(columns, columns.named(OWN_SPANS), calls) != NOBODY
+    for capture in np.flatnonzero(columns.named("cudaStreamBeginCapture") & runtime).tolist():
+        before = (columns.thread[calls] == columns.thread[capture]) & (
+            columns.start_ns[calls] < columns.start_ns[capture]
+        )
+        own[np.flatnonzero(before)[-1:]] = True
     starts = columns.start_ns[calls]
     begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
     ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")

@@ -261,7 +261,8 @@ def _findings(console: Console, profile: m.Profile) -> None:
         say(console, "no finding")
     for same in grouped(profile.findings):
         level, cost = same.first.level, f"; costs {same.cost}" if same.cost else ""
-        line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}"
+        fix = f"; fix: {same.first.fix}" if same.first.fix else ""
+        line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
         say(console, line, _LEVELS[level])
     console.print()
 

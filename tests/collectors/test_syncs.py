@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kgprof import collectors
 from kgprof.analysis import memory
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
@@ -436,6 +437,14 @@ def test_hostile_names_come_through_as_they_are() -> None:
     }
     assert all(HOSTILE not in finding.message for finding in syncs.diagnose(found))
     assert all(len(finding.fingerprint) == 12 for finding in syncs.diagnose(found))
+
+
+def test_without_costs_a_read_in_each_step_comes_before_one_in_a_few() -> None:
+    rare = read(PREDICATE, calls=range(STEADY_FROM, STEADY_FROM + 1))
+
+    found = collectors.findings(Evidence(written_syncs.recording(rare, read(each=2))))
+
+    assert [one.reads.events for one in found if one.reads is not None] == [2 * (CALLS - STEADY_FROM), 1]
 
 
 # ---------------------------------------------------------------- KGP503: against the trace of a GPU run

@@ -323,3 +323,46 @@ def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_n
     )
 
     assert lines(found) == {"a": ([5], 2.0), "b": ([7], 2.0), "c": ([9], 2.0), "d": ([9], 2.0)}
+
+
+def autocast_step(start: float, correlation: int, *, extra: bool = False) -> list[dict[str, Any]]:
+    """A product that autocast enters by casting (twice, of one line), its backward by another thread, which casts back;
+    ``extra``: a cast of the program's own as well."""
+    named = lambda name, at, took, number=None, thread=1: {  # noqa: E731
+        **event("cpu_op", name, start + at, took, thread=thread),
+        "args": {} if number is None else {"Sequence number": number},
+    }
+    node = correlation
+    events = [
+        event("user_annotation", f"ProfilerStep#{correlation}", start, 95),
+        named("aten::bmm", 1, 30, node),
+        *(op for at in (2, 8) for op in (named("aten::to", at, 5, node), named("aten::_to_copy", at + 1, 3, node))),
+        named("aten::bmm", 20, 10, node + 2),
+        named("autograd::engine::evaluate_function: ToCopyBackward0", 50, 10, node, 2),
+        named("aten::_to_copy", 52, 5, None, 2),
+    ]
+    launched = [(3, "cast", 1), (9, "cast", 1), (22, "product", 1), (53, "cast back", 2)]
+    if extra:
+        events.append(named("aten::_to_copy", 70, 5))
+        launched.append((71, "of its own", 1))
+    for number, (at, name, thread) in enumerate(launched):
+        events.append({**launch(start + at, 1, correlation + number), "tid": thread})
+        events.append(kernel(start + at + 1, 2, correlation + number, name=name))
+    return events
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_casts_that_autocast_makes_have_the_line_of_what_they_are_made_for(tmp_path: Path, extra: bool) -> None:
+    # given: what torch dispatched in one step; another traced step casts once more
+    path = write(tmp_path / "t.json", [*autocast_step(0, 10), *autocast_step(100, 30, extra=extra)])
+    casts = (dispatched("aten._to_copy", number, line) for number, line in ((1, NORM), (2, NORM), (4, NORM)))
+
+    found = broken_down(path, "cuda", *casts, dispatched("aten.bmm", 3, NORM))
+
+    # then: where they are counted alike their order decides, elsewhere the operator and the node that they belong to
+    assert lines(found) == {
+        "cast": ([5], 8.0),
+        "product": ([5], 4.0),
+        "cast back": ([5], 4.0),
+        **({"of its own": ([], 0.0)} if extra else {}),
+    }

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kgprof.model import LaunchQueue, Skipped
 from kgprof.reading import kineto
-from kgprof.reading.launches import AFTER_STEPS, launched, queue
-from kgprof.reading.timeline import Window
+from kgprof.reading.launches import AFTER_STEPS, launched, queue, waits
+from kgprof.reading.timeline import Window, profiler_steps
 from tests.analysis.events import event, step, write
 from tests.measures.test_idle import kernel, launch
 
@@ -95,3 +95,12 @@ def test_what_a_program_launched_after_its_last_whole_step_is_left_out(tmp_path:
 
     assert columns.start_ns[found.events].tolist() == [5_000, 80_000]
     assert columns.start_ns[found.calls[:1]].tolist() == [1_000]
+
+
+def test_the_wait_with_which_torch_begins_a_capture_is_none_of_the_programs(tmp_path: Path) -> None:
+    calls = ("cudaDeviceSynchronize", "cudaDeviceSynchronize", "cudaLaunchKernel", "cudaStreamBeginCapture")
+    after = ("cudaStreamEndCapture", "cudaStreamSynchronize")
+    events = [event("cuda_runtime", name, 10 + 5 * number, 2) for number, name in enumerate((*calls, *after))]
+    columns = kineto.read(write(tmp_path / "t.json", [step(0, 0, 100), *events])).columns
+
+    assert waits(columns, profiler_steps(columns)) == 2  # its own before the capture, and the one after it
