@@ -422,7 +422,10 @@ def test_options_come_from_the_environment_too(
             ["linkpred", "--strategy", "stepped"],
             {},
             2,
-            ["error: strategy 'stepped' is not in this version", "linkpred has: batched, torch_cond, fused, reference"],
+            [
+                "error: strategy 'stepped' is not in this version",
+                "linkpred has: batched, torch_cond, fused, levels, reference",
+            ],
         ),
         (
             ["linkpred", "--", "--data", "/nowhere"],
