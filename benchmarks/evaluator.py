@@ -26,8 +26,10 @@ from kgprof.errors import KgprofError
 from kgprof.model import RunKey
 from kgprof.workloads.linkpred.workload import build
 
-RUNS = ("levels.eager", "levels.default", "fused.reduce-overhead", "fused.default", "fused.eager")
-RUNS += ("torch_cond.default", "torch_cond.eager", "batched.default", "batched.eager")
+RUNS = [
+    *("levels.eager", "levels.default", "fused.reduce-overhead", "fused.default", "fused.eager"),
+    *("torch_cond.default", "torch_cond.eager", "batched.default", "batched.eager"),
+]
 
 
 def main() -> None:
