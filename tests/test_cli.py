@@ -427,7 +427,7 @@ def test_options_come_from_the_environment_too(
             2,
             [
                 "error: strategy 'stepped' is not supported in this version",
-                "linkpred has: batched, torch_cond, fused, reference",
+                "linkpred has: batched, torch_cond, fused, levels, reference",
             ],
         ),
         (

@@ -282,7 +282,9 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
         parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
-            times = f"{figure(each.speedup.value)}\N{MULTIPLICATION SIGN} faster than eager"
+            faster = each.speedup.value >= 1
+            ratio = each.speedup.value if faster else 1 / each.speedup.value
+            times = f"{figure(ratio)}\N{MULTIPLICATION SIGN} {'faster' if faster else 'slower'} than eager"
             but = "" if recommendable else ", so it is not recommended"
             parts.append(f"{each.cell.name} is {times} and rounds differently{but}")
     late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]

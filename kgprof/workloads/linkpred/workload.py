@@ -22,6 +22,7 @@ from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
 from kgprof.workloads.linkpred.strategies import STRATEGIES, by_name
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.levels import Levels
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.unification import Engine
 
@@ -89,6 +90,8 @@ class LinkPrediction:
         if issubclass(strategy, SlotStrategy):
             search: Search = SlotSearch(strategy(self.problem(device)), run.mode)
             settings = self.settings()
+        elif issubclass(strategy, Levels):
+            search, settings = strategy(self.problem(device), run.mode), self.settings()
         else:
             search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
             settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says

@@ -50,6 +50,7 @@ def test_what_is_offered() -> None:
         "batched": every,
         "torch_cond": every,
         "fused": every,
+        "levels": ("eager", "default"),
         "reference": ("eager",),
     }
     assert all(plan.summary.endswith(".") for plan in small().strategies())

@@ -6,16 +6,18 @@ from kgprof.errors import UsageError
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.levels import Levels
 from kgprof.workloads.linkpred.strategies.reference import Reference
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.loading import did_you_mean
 
-Strategy = type[SlotStrategy] | type[Reference]
+Strategy = type[SlotStrategy] | type[Levels] | type[Reference]
 
 STRATEGIES: tuple[Strategy, ...] = (
     Batched,
     TorchCond,
     Fused,
+    Levels,
     Reference,
 )
 

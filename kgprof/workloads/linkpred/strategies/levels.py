@@ -1,0 +1,250 @@
+"""All candidates at once, depth by depth: each distinct state is derived once and each candidate follows a table.
+
+A candidate's next state depends on its state alone, unless its own atom is a fact: only then does it matter whose proof
+this is, and only then does the own atom belong to the key. So candidates that meet share all that follows, at whatever
+depth they meet, and a loop costs nothing after its first round. What stays with a candidate is where it is, and whether
+a cap dropped a child on its way there.
+
+Keys are the engine's packed words, and sorting by all of them brings equal keys together. Nothing is hashed, so there
+is no collision that could change a result.
+
+Only real children are encoded: they are gathered into one list, which is encoded ``ENCODED_ROWS`` at a time, in as many
+passes as it takes. Equal children of one level are encoded once, and a parent's encoding is the one it got as a child.
+
+On CUDA in float32 the list is encoded in TF32 first, and in float32 only where a child's logit is within ``ROUGH_GAP``
+of its parent's best: the choice is float32's. The rounding that this relies on is measured on the children that were
+encoded twice; if it is above a quarter of the gap, the whole list is encoded in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from kgprof import model as m
+from kgprof.workloads.linkpred.caps import Dropped
+from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.policy import choose, real_children
+from kgprof.workloads.linkpred.proof import UNFINISHED
+from kgprof.workloads.linkpred.queue import load
+from kgprof.workloads.linkpred.slots import Problem, classify
+
+DERIVED_ROWS = {"cpu": 512, "cuda": 8192}  # states per engine call; bounds its memory
+ENCODED_ROWS = {"cpu": 4096, "cuda": 65536}  # children per call of the policy
+ROUGH_GAP = 2e-2  # two logits, each off by TF32's rounding, and room
+ROW_GRAIN = 64  # rows of a call are a multiple of it: fewer shapes, and none of size 1
+
+
+class Frontier(NamedTuple):
+    """States that are in the table and have no successor yet."""
+
+    ids: Tensor  # int64 [F], their rows of the table
+    states: Tensor  # int32 [F, A, 3]
+    own: Tensor  # int32 [F, 3], zero unless the own atom is a fact
+    encoded: Tensor  # [F, hidden]
+
+
+class Levels:
+    """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one choice."""
+
+    name: ClassVar[str] = "levels"
+    summary: ClassVar[str] = "Depth by depth, each distinct state of all candidates is derived and scored once."
+    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
+
+    def __init__(self, problem: Problem, mode: str, backend: str = "inductor") -> None:
+        self.problem = problem
+        kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
+        self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
+        self._derive: Callable[..., Any] = problem.engine.derive
+        self._encode: Callable[..., Any] = problem.policy.encode
+        if mode != m.EAGER:
+            # How many states there are is known only when the level is reached, so the sizes are dynamic.
+            self._derive = torch.compile(problem.engine.derive, dynamic=True, backend=backend)
+            self._encode = torch.compile(problem.policy.encode, dynamic=True, backend=backend)
+        full = torch.get_float32_matmul_precision() == "highest"
+        self.rough = (
+            self._in_tf32 if kind == "cuda" and problem.policy.term.weight.dtype == torch.float32 and full else None
+        )
+        self.outcome = torch.empty(size, dtype=torch.int8, device=device)
+        self.depths = torch.empty(size, dtype=torch.int32, device=device)
+        self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state
+        self.live = torch.empty(size, dtype=torch.bool, device=device)
+        self.overflowed = torch.empty(size, dtype=torch.bool, device=device)
+        self.tally = torch.empty(5, dtype=torch.int64, device=device)  # the caps' counters, then NaN logits
+        self.restart()
+
+    def restart(self) -> None:
+        problem, engine = self.problem, self.problem.engine
+        goals, device = problem.goals[:-1], problem.goals.device
+        self.level, self.done = 0, problem.size == 0
+        self.outcome.fill_(UNFINISHED)
+        self.live.fill_(True)
+        for buffer in (self.depths, self.overflowed, self.tally):
+            buffer.zero_()
+        base = engine.constants + 1
+        key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
+        is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, key)] == key
+        own = torch.where(is_fact.unsqueeze(1), goals, 0)
+        states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
+        # The table: a row per distinct (state, own atom), in the order in which they were reached.
+        self.keys = torch.empty((len(engine.words) + 1, 0), dtype=torch.int64, device=device)
+        self.next = torch.empty(0, dtype=torch.int64, device=device)
+        self.ends = torch.empty(0, dtype=torch.int8, device=device)  # the state's first predicate if TRUE or FALSE
+        self.lost = torch.empty((0, 5), dtype=torch.int64, device=device)  # by deriving it: as tally
+        ids, fresh = self._enter(states, own)
+        self.at.copy_(ids)
+        states = states[fresh]
+        encoded = self._in_passes(self._encode, self.encoded_rows, states)[0]
+        self.frontier = Frontier(ids[fresh], states, own[fresh], encoded)
+
+    def advance(self) -> None:
+        if self.done:
+            return
+        if len(self.frontier.ids):
+            self._expand()
+        live, at = self.live, self.at
+        lost = self.lost[at] * live.unsqueeze(1)
+        self.tally += lost.sum(0)
+        self.overflowed |= (lost[:, :4] > 0).any(1)
+        at.copy_(torch.where(live, self.next[at], at))
+        self.depths += live
+        self.level += 1
+        proved, failed = self.ends[at] == TRUE, self.ends[at] == FALSE
+        finished = live & (proved | failed) if self.level < self.problem.depth else live.clone()
+        self.outcome.copy_(torch.where(finished, classify(proved, self.overflowed, failed), self.outcome))
+        live &= ~finished
+        self.done = not bool(live.any())
+
+    def found(self) -> Found:
+        *dropped, nans = self.tally.tolist()
+        steps = torch.where(self.outcome == UNFINISHED, 0, self.depths)
+        return Found(
+            outcome=self.outcome.cpu().numpy().copy(),
+            steps=steps.cpu().numpy().copy(),
+            dropped=Dropped(*dropped),
+            nans=nans,
+        )
+
+    def buffers(self) -> Mapping[str, Tensor]:
+        """What each candidate has. The table is not among them: it grows from level to level."""
+        names = ("outcome", "depths", "at", "live", "overflowed", "tally")
+        return {name: getattr(self, name) for name in names}
+
+    def _expand(self) -> None:
+        """Give every state of the frontier its successor; those never reached before are the next frontier."""
+        frontier = self.frontier
+        parts = [self._successors(part) for part in split(frontier, self.derived_rows)]
+        chosen, encoded, lost = (torch.cat(column) for column in zip(*parts, strict=True))
+        self.lost[frontier.ids] = lost
+        ids, fresh = self._enter(chosen, frontier.own)
+        self.next[frontier.ids] = ids
+        fresh = fresh[chosen[fresh, 0, 0] > FALSE]
+        self.frontier = Frontier(ids[fresh], chosen[fresh], frontier.own[fresh], encoded[fresh])
+
+    def _successors(self, part: Frontier) -> tuple[Tensor, Tensor, Tensor]:
+        """The chosen child of each state, its encoding, and what deriving it lost."""
+        children, counts, dropped = self._in_passes(self._derive, self.derived_rows, part.states, part.own)
+        real = real_children(children, counts)
+        listed, parent = children[real], real.nonzero()[:, 0]
+        ids, first = distinct(self._packed(listed))
+        different = listed[first]
+
+        def score(encode: Callable[..., Any], wanted: Tensor) -> tuple[Tensor, Tensor]:
+            """The encodings of the ``wanted`` (bool) of the different children, zeros for others, and all logits."""
+            found = self._in_passes(encode, self.encoded_rows, different[wanted])[0]
+            encoded = found.new_zeros(len(different), found.shape[1])
+            encoded[wanted] = found
+            logits = found.new_full(real.shape, -torch.inf)
+            logits[real] = torch.where(wanted[ids], self._logits(encoded[ids], part.encoded[parent]), -torch.inf)
+            return encoded, logits
+
+        wanted = torch.ones(len(different), dtype=torch.bool, device=real.device)
+        if self.rough is not None:
+            rough = score(self.rough, wanted)[1]
+            best = rough.nan_to_num(nan=-torch.inf).amax(1, keepdim=True)
+            wanted = torch.zeros_like(wanted).index_fill(0, ids[~(rough < best - ROUGH_GAP)[real]], True)
+            encoded, logits = score(self._encode, wanted)
+            twice = logits.isfinite() & rough.isfinite()
+            if bool(((logits - rough).abs()[twice] > ROUGH_GAP / 4).any()):
+                encoded, logits = score(self._encode, torch.ones_like(wanted))
+        else:
+            encoded, logits = score(self._encode, wanted)
+        of = torch.zeros(real.shape, dtype=torch.int64, device=real.device)
+        of[real] = ids
+        choice = choose(logits)
+        row = torch.arange(len(counts), device=counts.device)
+        chosen = children[row, choice.child]
+        return chosen, encoded[of[row, choice.child]], torch.cat([dropped, choice.nans.unsqueeze(1)], dim=1)
+
+    def _logits(self, children: Tensor, parents: Tensor) -> Tensor:
+        return (children * parents).sum(-1) * self.problem.policy.scale
+
+    def _in_tf32(self, states: Tensor) -> Tensor:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            return self._encode(states)  # type: ignore[no-any-return]
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def _enter(self, states: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """The table's row of each state (int64 [F]), and the indices of those that were not in it and now are."""
+        base, known = self.problem.engine.constants + 1, self.keys.shape[1]
+        key = (own[:, 0].long() * base + own[:, 1]) * base + own[:, 2]
+        keys = torch.cat([self.keys, torch.cat([self._packed(states), key.unsqueeze(0)])], dim=1)
+        # The table's keys stand first and all differ, so they keep their rows, and new ones follow in order.
+        ids, first = distinct(keys)
+        fresh = first[known:] - known
+        new = states[fresh, 0, 0]
+        self.keys = keys[:, first]
+        self.next = pad(self.next, (0, len(fresh)))
+        self.lost = pad(self.lost, (0, 0, 0, len(fresh)))
+        self.ends = torch.cat([self.ends, torch.where(new <= FALSE, new, 0).to(torch.int8)])
+        return ids[known:], fresh
+
+    def _packed(self, states: Tensor) -> Tensor:
+        """[F, A, 3] -> the engine's words, int64 [words, F]."""
+        engine = self.problem.engine
+        fields = states.flatten(1).T.long() << engine.field_shift.flatten(1)
+        return torch.stack([fields[word].sum(0) for word in engine.words])
+
+    def _in_passes(self, call: Callable[..., Any], most: int, *rows: Tensor) -> list[Tensor]:
+        """``call`` on ``rows``, at most ``most`` of them at a time."""
+        answers = []
+        for part in split(rows, most):
+            size = len(part[0])
+            padded = [pad(each, (0, 0) * (each.ndim - 1) + (0, -size % ROW_GRAIN)) for each in part]
+            answer = call(*padded)
+            answers.append([each[:size] for each in (answer if isinstance(answer, tuple) else (answer,))])
+        return [torch.cat(column) for column in zip(*answers, strict=True)]
+
+
+def split(rows: Any, most: int) -> Iterator[Any]:
+    """Slices of at most ``most`` rows of every tensor in the tuple."""
+    for start in range(0, len(rows[0]), most):
+        part = [each[start : start + most] for each in rows]
+        yield type(rows)(*part) if isinstance(rows, Frontier) else part
+
+
+def distinct(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """For the columns of ``keys`` (int64 [words, F]): each one's number among the distinct ones, in the order of their
+    first occurrence, and the index of that occurrence."""
+    order = torch.arange(keys.shape[1], device=keys.device)
+    for word in keys.flip(0):
+        order = order[word[order].argsort(stable=True)]
+    ordered = keys[:, order]
+    begins = torch.ones_like(order, dtype=torch.bool)
+    begins[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(0)
+    # Stable sorting leaves the first occurrence at the head of its run.
+    head = order[begins][begins.cumsum(0) - 1]
+    is_first = torch.zeros_like(begins)
+    is_first[order[begins]] = True
+    number = is_first.cumsum(0) - 1
+    ids = torch.empty_like(order)
+    ids[order] = number[head]
+    return ids, is_first.nonzero()[:, 0]

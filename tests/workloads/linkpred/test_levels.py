@@ -1,0 +1,120 @@
+"""The tabled strategy: the reference's result on random graphs, and each distinct state derived and encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
+from kgprof.workloads.linkpred.strategies import levels
+from kgprof.workloads.linkpred.strategies.levels import Levels, distinct
+from kgprof.workloads.linkpred.workload import LinkPrediction
+from tests.workloads.linkpred.evaluations import CPU, one_thread, reference, same, workload
+from tests.workloads.linkpred.test_determinism import every_triple_of_a_random_graph
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def run(of: LinkPrediction, mode: str = "eager", backend: str = "inductor") -> Found:
+    return finish(Levels(of.problem(CPU), mode, backend))
+
+
+def finish(search: Levels) -> Found:
+    while not search.done:
+        search.advance()
+    return search.found()
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(20), *(pytest.param(range(s, s + 20), marks=pytest.mark.long) for s in range(20, 220, 20))], ids=str
+)
+def test_random_graphs_under_tight_caps(seeds: range) -> None:
+    """Every triple is a candidate, facts among them, so that keys with the own atom in them occur."""
+    dropped = np.zeros(4, dtype=np.int64)
+    outcomes: set[int] = set()
+    for seed in seeds:
+        of = every_triple_of_a_random_graph(seed)
+        truth = reference(of)
+        assert same(run(of), truth), seed
+        dropped += truth.dropped
+        outcomes |= set(truth.outcome.tolist())
+
+    assert dropped.min() > 0
+    assert outcomes == {PROVED, FAILED, TRUNCATED, OVERFLOW}
+
+
+def test_passes_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that is longer than a pass goes on in the next one."""
+    monkeypatch.setitem(levels.DERIVED_ROWS, "cpu", 3)
+    monkeypatch.setitem(levels.ENCODED_ROWS, "cpu", 2)
+
+    assert same(run(workload()), reference(workload()))
+
+
+def test_compiled_and_run_twice() -> None:
+    search = Levels(workload().problem(CPU), "default", "aot_eager")
+    for _ in range(2):
+        search.restart()
+        assert same(finish(search), reference(workload()))
+
+
+def test_each_state_is_derived_once_and_each_level_encodes_no_child_twice() -> None:
+    search = Levels(workload().problem(CPU), "eager")
+    derive, encode = search._derive, search._encode
+    derived: list[tuple[int, ...]] = []
+
+    def noted(states: torch.Tensor, own: torch.Tensor) -> object:
+        rows = torch.cat([states.flatten(1), own], dim=1)
+        derived.extend(tuple(row) for row in rows.tolist() if row[0])
+        return derive(states, own)
+
+    def unlike(states: torch.Tensor) -> object:
+        rows = [tuple(row) for row in states.flatten(1).tolist() if row[0]]
+        assert len(rows) == len(set(rows))
+        return encode(states)
+
+    search._derive, search._encode = noted, unlike
+    found = finish(search)
+
+    assert len(derived) == len(set(derived))
+    assert len(derived) < found.steps.sum()  # what it would take without the table
+
+
+def test_keys_that_differ_in_one_word_are_different() -> None:
+    keys = torch.tensor([[5, 5, 1, 5, 1, 5], [0, 7, 2, 0, 2, 8]])
+
+    ids, first = distinct(keys)
+
+    assert ids.tolist() == [0, 1, 2, 0, 2, 3]
+    assert first.tolist() == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize(("noise", "calls_in_full"), [(1e-4, False), (1e-1, True)])
+def test_a_rough_first_look_does_not_change_a_choice(noise: float, calls_in_full: bool) -> None:
+    """Rounding as small as TF32's leaves most children to the rough look; a coarser one is noticed and not trusted."""
+    search = Levels(workload().problem(CPU), "eager")
+    encode, rows = search._encode, {"rough": 0, "full": 0}
+    search.restart()
+
+    def rough(states: torch.Tensor) -> torch.Tensor:
+        rows["rough"] += int((states[:, 0, 0] > 0).sum())
+        encoded: torch.Tensor = encode(states)
+        return encoded + noise * torch.sin(1e3 * encoded)
+
+    def full(states: torch.Tensor) -> torch.Tensor:
+        rows["full"] += int((states[:, 0, 0] > 0).sum())
+        return encode(states)  # type: ignore[no-any-return]
+
+    search.rough, search._encode = rough, full
+    found = finish(search)
+
+    assert same(found, reference(workload()))
+    assert (rows["full"] > rows["rough"]) is calls_in_full
