@@ -96,26 +96,3 @@ def test_keys_that_differ_in_one_word_are_different() -> None:
 
     assert ids.tolist() == [0, 1, 2, 0, 2, 3]
     assert first.tolist() == [0, 1, 2, 5]
-
-
-@pytest.mark.parametrize(("noise", "calls_in_full"), [(1e-4, False), (1e-1, True)])
-def test_a_rough_first_look_does_not_change_a_choice(noise: float, calls_in_full: bool) -> None:
-    """Rounding as small as TF32's leaves most children to the rough look; a coarser one is noticed and not trusted."""
-    search = Levels(workload().problem(CPU), "eager")
-    encode, rows = search._encode, {"rough": 0, "full": 0}
-    search.restart()
-
-    def rough(states: torch.Tensor) -> torch.Tensor:
-        rows["rough"] += int((states[:, 0, 0] > 0).sum())
-        encoded: torch.Tensor = encode(states)
-        return encoded + noise * torch.sin(1e3 * encoded)
-
-    def full(states: torch.Tensor) -> torch.Tensor:
-        rows["full"] += int((states[:, 0, 0] > 0).sum())
-        return encode(states)  # type: ignore[no-any-return]
-
-    search.rough, search._encode = rough, full
-    found = finish(search)
-
-    assert same(found, reference(workload()))
-    assert (rows["full"] > rows["rough"]) is calls_in_full

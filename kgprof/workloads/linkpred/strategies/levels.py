@@ -10,10 +10,6 @@ is no collision that could change a result.
 
 Only real children are encoded: they are gathered into one list, which is encoded ``ENCODED_ROWS`` at a time, in as many
 passes as it takes. Equal children of one level are encoded once, and a parent's encoding is the one it got as a child.
-
-On CUDA in float32 the list is encoded in TF32 first, and in float32 only where a child's logit is within ``ROUGH_GAP``
-of its parent's best: the choice is float32's. The rounding that this relies on is measured on the children that were
-encoded twice; if it is above a quarter of the gap, the whole list is encoded in float32.
 """
 
 from __future__ import annotations
@@ -36,8 +32,7 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 
 DERIVED_ROWS = {"cpu": 512, "cuda": 8192}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 65536}  # children per call of the policy
-ROUGH_GAP = 2e-2  # two logits, each off by TF32's rounding, and room
-ROW_GRAIN = 64  # rows of a call are a multiple of it: fewer shapes, and none of size 1
+ROW_GRAIN = 64  # a call's rows are padded to a multiple of it: fewer shapes, and none of size 1
 
 
 class Frontier(NamedTuple):
@@ -66,10 +61,6 @@ class Levels:
             # How many states there are is known only when the level is reached, so the sizes are dynamic.
             self._derive = torch.compile(problem.engine.derive, dynamic=True, backend=backend)
             self._encode = torch.compile(problem.policy.encode, dynamic=True, backend=backend)
-        full = torch.get_float32_matmul_precision() == "highest"
-        self.rough = (
-            self._in_tf32 if kind == "cuda" and problem.policy.term.weight.dtype == torch.float32 and full else None
-        )
         self.outcome = torch.empty(size, dtype=torch.int8, device=device)
         self.depths = torch.empty(size, dtype=torch.int32, device=device)
         self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state
@@ -150,47 +141,18 @@ class Levels:
         """The chosen child of each state, its encoding, and what deriving it lost."""
         children, counts, dropped = self._in_passes(self._derive, self.derived_rows, part.states, part.own)
         real = real_children(children, counts)
-        listed, parent = children[real], real.nonzero()[:, 0]
+        listed = children[real]
         ids, first = distinct(self._packed(listed))
-        different = listed[first]
-
-        def score(encode: Callable[..., Any], wanted: Tensor) -> tuple[Tensor, Tensor]:
-            """The encodings of the ``wanted`` (bool) of the different children, zeros for others, and all logits."""
-            found = self._in_passes(encode, self.encoded_rows, different[wanted])[0]
-            encoded = found.new_zeros(len(different), found.shape[1])
-            encoded[wanted] = found
-            logits = found.new_full(real.shape, -torch.inf)
-            logits[real] = torch.where(wanted[ids], self._logits(encoded[ids], part.encoded[parent]), -torch.inf)
-            return encoded, logits
-
-        wanted = torch.ones(len(different), dtype=torch.bool, device=real.device)
-        if self.rough is not None:
-            rough = score(self.rough, wanted)[1]
-            best = rough.nan_to_num(nan=-torch.inf).amax(1, keepdim=True)
-            wanted = torch.zeros_like(wanted).index_fill(0, ids[~(rough < best - ROUGH_GAP)[real]], True)
-            encoded, logits = score(self._encode, wanted)
-            twice = logits.isfinite() & rough.isfinite()
-            if bool(((logits - rough).abs()[twice] > ROUGH_GAP / 4).any()):
-                encoded, logits = score(self._encode, torch.ones_like(wanted))
-        else:
-            encoded, logits = score(self._encode, wanted)
-        of = torch.zeros(real.shape, dtype=torch.int64, device=real.device)
+        encoded = self._in_passes(self._encode, self.encoded_rows, listed[first])[0]
+        of = torch.full(real.shape, 0, dtype=torch.int64, device=real.device)
         of[real] = ids
+        parent = real.nonzero()[:, 0]
+        logits = torch.full(real.shape, -torch.inf, dtype=encoded.dtype, device=real.device)
+        logits[real] = (encoded[ids] * part.encoded[parent]).sum(-1) * self.problem.policy.scale
         choice = choose(logits)
         row = torch.arange(len(counts), device=counts.device)
         chosen = children[row, choice.child]
         return chosen, encoded[of[row, choice.child]], torch.cat([dropped, choice.nans.unsqueeze(1)], dim=1)
-
-    def _logits(self, children: Tensor, parents: Tensor) -> Tensor:
-        return (children * parents).sum(-1) * self.problem.policy.scale
-
-    def _in_tf32(self, states: Tensor) -> Tensor:
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            return self._encode(states)  # type: ignore[no-any-return]
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     def _enter(self, states: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """The table's row of each state (int64 [F]), and the indices of those that were not in it and now are."""
