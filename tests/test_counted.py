@@ -30,10 +30,10 @@ def test_a_plural_of_its_own() -> None:
     ("names", "said"),
     [
         (("x",), "the declared buffer x, input of step, moved to a new address"),
-        (("x", "h"), "the declared buffers x, h, inputs of step, lie at another address"),
+        (("x", "h"), "the declared buffers x, h, inputs of step, moved to a new address"),
     ],
 )
-def test_one_tensor_lies_and_several_lie(names: tuple[str, ...], said: str) -> None:
+def test_one_tensor_moves_and_several_move(names: tuple[str, ...], said: str) -> None:
     moved = AddressChange(
         run=FUSED,
         location=None,

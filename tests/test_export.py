@@ -230,7 +230,7 @@ def test_a_page_on_stdout_says_what_it_does_not_carry(recorded: Path, capsys: py
 
     assert code == 0
     assert set(links(page)) == {"fused.default.kernels.json.gz"}
-    assert "in the Recording, too large for this page" in page
+    assert "in the recording, too large for this page" in page
 
 
 def test_a_run_whose_name_no_address_can_hold_is_linked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,7 +116,7 @@ def test_a_damaged_trace_is_exported_as_it_is_or_not_at_all(
     words = ["export", str(recorded), "--to", "perfetto", "--run", "batched.eager", "-o", str(tmp_path / "file")]
 
     assert cli.run(words) == 2
-    assert "cannot be looked through for secrets" in capsys.readouterr().err
+    assert "cannot be searched for secrets" in capsys.readouterr().err
     assert cli.run([*words, "--no-redact"]) == 0
 
 
@@ -157,7 +157,7 @@ def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
     box = page[page.index('<section aria-labelledby="contents"') :]
     assert re.search(r"home directories \(\d+\), host names \(\d+\), tokens and keys \(\d+\)", box)
     assert "1 variable: TORCHINDUCTOR_VEC_ISA_OK" in box
-    assert "The traces that it carries were treated alike." in box
+    assert "Embedded traces are redacted in the same way." in box
     assert "as they were recorded" not in box
 
 
@@ -180,7 +180,7 @@ def test_a_job_gets_the_summary_and_is_told(
     assert said.err == f"kgprof: the summary was added to the job summary: {summary} (--no-ci leaves it out)\n"
     assert said.out == f"{recorded / 'report.html'}\n"
     text = summary.read_text(encoding="utf-8")
-    assert text.startswith("### kgprof: invented on ")
+    assert text.startswith("### kgprof: `invented` on ")
     assert private_in(text) == set()
 
 

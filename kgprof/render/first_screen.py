@@ -189,7 +189,7 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
     comparison = profile.comparison
     assert comparison is not None
     metrics = compare_words.metrics_of(comparison)
-    for label, wanted in (("Step", "step"), ("First call", "first call, cold cache"), ("Kernels", "kernels a step")):
+    for label, wanted in (("Step", "step"), ("First call", "first call, cold cache"), ("Kernels", "kernels per step")):
         known = (one for one in metrics if one.name == wanted or one.name == wanted.replace(" a ", " per "))
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
         if metric is None:

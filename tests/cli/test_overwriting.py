@@ -190,7 +190,7 @@ def test_a_rank_looks_at_the_place_of_the_whole_before_its_program_starts(
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
 
-    assert "in the way" in refused("profile s.py -o mine", capsys)
+    assert "already exists" in refused("profile s.py -o mine", capsys)
     assert "would be" in refused("profile s.py -o run -- --data=run/recording/s.py", capsys)
     assert not (place / "ran").exists()
     assert not list(place.glob("*/rank*"))
@@ -205,7 +205,7 @@ def test_a_file_that_kgprof_did_not_write_is_not_replaced(
         (place / "mine" / f"{name}.{suffix}").write_text(text, encoding="utf-8")
         before = contents(place)
 
-        assert "in the way" in refused(f"{verb} s.py:step -o mine", capsys)
+        assert "already exists" in refused(f"{verb} s.py:step -o mine", capsys)
         assert contents(place) == before
 
 

@@ -138,7 +138,7 @@ def test_what_the_machine_does_not_account_for_is_the_programs() -> None:
 
 
 def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
-    unknown = Skipped(reason="TIMING did not check the machine's speed")
+    unknown = Skipped(reason="not measured")
     base, head = (
         with_run(given, rounds=msgspec.structs.replace(given.runs[0].rounds, machine=unknown))  # type: ignore[type-var]
         for given in (on_a_machine(STEADY), on_a_machine(DRIFTED))

@@ -33,7 +33,7 @@ def test_a_whole_trace_becomes_a_file_without_a_warning(exporter: Exporter, tmp_
 def test_a_viewer_that_could_show_nothing_is_an_error(tmp_path: Path) -> None:
     speedscope = next(exporter for exporter in EXPORTERS if exporter.name == "speedscope")
 
-    with pytest.raises(InputError, match="no event"):
+    with pytest.raises(InputError, match="no CPU or GPU event"):
         speedscope.export(write(tmp_path / "trace.json.gz", [], packed=True), "fused.default, TRACE")
 
 

@@ -130,7 +130,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
         return None
     match = re.fullmatch(r"([0-9]{1,12})([KMG]?)(i?B)?", value, re.IGNORECASE)
     if match is None or not int(match[1]):
-        raise click.BadParameter(f"{value!r} is no amount of memory; write it as in 512M or 4G", context, parameter)
+        raise click.BadParameter(f"{value!r} is not an amount of memory, such as 512M or 4G", context, parameter)
     return int(match[1]) * UNITS[match[2].upper()]
 
 
@@ -143,7 +143,7 @@ def _command() -> click.Command:
         click.Option(["--strategy"], metavar="NAME", help="How the search is made; no result depends on it.  [fused]"),
         click.Option(["--mode"], type=choice(m.EAGER, *m.COMPILED_MODES), help="How its step is compiled.  [eager]"),
         click.Option(["--device"], type=choice("auto", "cpu", "cuda"), help="auto is cuda where torch sees a GPU."),
-        click.Option(["--seed"], type=seed, metavar="N", help="Of the queries, corruptions and weights.  [0]"),
+        click.Option(["--seed"], type=seed, metavar="N", help="Seed of the queries, corruptions and weights.  [0]"),
         click.Option(
             ["--corruptions"],
             metavar=f"N|{options.ALL},...",
@@ -156,7 +156,7 @@ def _command() -> click.Command:
         click.Option(
             ["--prune"], type=choice(CLOSURE), help="Search nothing that the rules cannot prove; ranks stay the same."
         ),
-        click.Option(["--score"], type=choice(*SCORES), help="What proved candidates are ranked by.  [proved]"),
+        click.Option(["--score"], type=choice(*SCORES), help="Score that ranks proved candidates.  [proved]"),
         click.Option(["--chunk"], type=chunk, metavar="N", help="Most candidates held at once.  [100000]"),
         click.Option(["--memory"], metavar="SIZE", callback=_bytes, help="Memory for them, as in 512M.  [256M]"),
         click.Option(["--checkpoint"], metavar="DIR", help="Keep each finished chunk there."),

@@ -110,7 +110,7 @@ def test_weights_that_do_not_fit_are_one_clear_error(tmp_path: Path) -> None:
     torch.save({"predicate.weight": torch.zeros(2, 2)}, tmp_path / "policy.pt")
     of = build([*TREE, "--policy", str(tmp_path / "policy.pt")], 0)
 
-    with pytest.raises(InputError, match="holds other weights than this policy"):
+    with pytest.raises(InputError, match="does not fit this policy"):
         of.prepare(FUSED, CPU)
 
 
@@ -144,7 +144,7 @@ def test_the_settings_say_what_was_evaluated() -> None:
 
     assert settings["graph"] == "family-tree:120"
     assert settings["caps"].startswith("4 atoms, 2 children (tensor 2 wide), ")
-    assert settings["corruptions evaluated"] == "3 a side"
+    assert settings["corruptions evaluated"] == "3 per side"
     expected = {"batch_size": "64", "depth": "5", "dtype": "float64", "seed": "0", "queries evaluated": "40"}
     assert {name: settings[name] for name in expected} == expected
     assert all(isinstance(value, str) for value in settings.values())
