@@ -119,7 +119,8 @@ def _confidence(
     agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")
-    also = f"also correct: {', '.join(agreeing)}" if agreeing else ""
+    more = f" and {len(agreeing) - 2} more" if len(agreeing) > 2 else ""
+    also = f"also correct: {', '.join(agreeing[:2])}{more}" if agreeing else ""
     level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
     return level, tuple(filter(None, (*low, *medium, also)))
 

@@ -15,14 +15,14 @@ from tests.render.in_a_browser import visit
 
 SCREEN = {"width": 1280, "height": 900}
 MOST_WORDS = 120
-# Every piece of text between blanks that is drawn in the window; what only assistive technology reads is none.
+# Every piece of text between blanks that is drawn in the window, but for code to copy, and what is read aloud only.
 DRAWN = """() => {
   const seen = (r) => r.width > 1 && r.height > 1 && r.bottom > 0 && r.top < innerHeight;
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = [];
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const parent = node.parentElement;
-    if (parent.closest("script, style, title, option, .unseen, .skip") || !parent.checkVisibility()) continue;
+    if (parent.closest("script, style, title, option, pre, .unseen, .skip") || !parent.checkVisibility()) continue;
     for (const piece of node.data.matchAll(/\\S+/g)) {
       const range = document.createRange();
       range.setStart(node, piece.index);
