@@ -223,7 +223,7 @@ def test_the_faults_of_options_configuration_and_accepted_findings_are_told_at_o
 
     assert "5 faults in the gate's settings:" in said
     for part in (
-        "--max graph-breaks=none: a limit is a number from 0 on",
+        "--max graph-breaks=none: a limit must be 0 or more, got 'none'",
         "unknown key 'fail_on' (did you mean fail-on?)",
         "no metric 'recompile' (did you mean recompiles?)",
         "reason is missing",
@@ -248,7 +248,7 @@ def test_two_configurations_in_one_folder_are_refused(
         (["--backend", "cudagraphs"], "is not one of 'inductor', 'aot_eager', 'eager'"),
         (["--max", "graph-breaks"], "a budget must be METRIC=N"),
         (["--format", "sarfi"], "did you mean sarif?"),
-        (["--steps", "3"], "--warmup 3 leaves none of --steps 3"),
+        (["--steps", "3"], "--warmup 3 leaves no steady step of --steps 3"),
         (["--maxx", "graph-breaks=0"], "'--maxx'"),
     ],
 )

@@ -138,11 +138,14 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "linkpre"], ["did you mean 'linkpred'?", "pkg.mod:name"]),
         (["profile", "nowhere.py:step"], ["nowhere.py: file not found", "path/file.py:name"]),
         (["profile", "script.py"], ["script.py: file not found", "file.py:name"]),
-        (["profile", "--stps", "3"], ["'--stps'", "--steps", "stand after --"]),
-        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload options stand after --"]),
+        (["profile", "--stps", "3"], ["'--stps'", "--steps", "own options go after --"]),
+        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload's own options go after --"]),
         (["profile", "linkpred", "extra"], ["unexpected extra argument (extra)", "see kgprof profile --help"]),
         (["profile", "--steps", "0"], ["'--steps': 0 is not in the range x>=1", "see kgprof profile --help"]),
-        (["profile", "--steps", "3", "--warmup", "3"], ["--warmup 3 leaves none of --steps 3", "more --steps"]),
+        (
+            ["profile", "--steps", "3", "--warmup", "3"],
+            ["--warmup 3 leaves no steady step of --steps 3", "more --steps"],
+        ),
         (["profile", "--timeout", "0"], ["'--timeout': 0.0 is not in the range x>0"]),
         (
             ["profile", "--timeout", "inf"],
@@ -160,7 +163,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
         (["report", "/nowhere"], ["/nowhere: file or folder not found", "kgprof profile"]),
-        (["report", str(ROOT)], [f"{ROOT}: no Recording here", "kgprof profile"]),
+        (["report", str(ROOT)], [f"{ROOT}: no Recording found", "kgprof profile"]),
         (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "choose a path"]),
         (["report", ""], ["'[RECORDING]': it is empty; give a file or folder", "see kgprof report --help"]),
         (["profile", "-o", ""], ["'--output': it is empty", "see kgprof profile --help"]),
@@ -175,7 +178,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["check-graphs", "--rounds", "2"], ["'--rounds'", "see kgprof check-graphs --help"]),
         (
             ["profile", __file__, "--rounds", "2"],
-            ["--rounds 2 repeats steps", "is a script, which runs from its first line to its last", "file.py:name"],
+            ["--rounds 2 does not work for a script", "file.py:name"],
         ),
         (
             ["profile", "--rounds", "2", "--passes", "compile"],
@@ -543,11 +546,14 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
 
     # progress is one plain line a phase
     phases = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")]
-    measured = ["prepare", "compile", "timing", "trace", "host", "stack"]
-    in_second_process = {"eager": ["prepare", "memory"], "as-is": ["prepare", "memory", "kernels"]}
+    measured = ["starting the process", "compile", "timing", "trace", "host", "stack"]
+    in_second_process = {
+        "eager": ["starting the process", "memory"],
+        "as-is": ["starting the process", "memory", "kernels"],
+    }
     assert phases[0].startswith("until it is complete, the result is in ")
     assert phases[1:] == [
-        "plan",
+        "loading the workload",
         *(f"step.{mode}  {phase}" for mode, watched in in_second_process.items() for phase in (*measured, *watched)),
         "agreement",
     ]

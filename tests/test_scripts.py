@@ -96,7 +96,7 @@ def test_ranks_on_several_machines_need_a_folder_that_all_of_them_see() -> None:
     far = ranks.launch({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"})
 
     assert far is not None
-    with pytest.raises(UsageError, match="the ranks need one folder"):
+    with pytest.raises(UsageError, match="all ranks must record into one folder"):
         ranks.agreed_folder("train", far)
 
 
@@ -118,7 +118,7 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     assert run["script"]["steps"] == 5
     assert run["notes"][0].startswith("a step is an optimizer step")
     assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
-    assert run["step"]["reason"].startswith("a script is run once")
+    assert run["step"]["reason"].startswith("a script runs once")
     assert (tmp_path / "out" / "report.html").is_file()
 
 
@@ -251,4 +251,6 @@ def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_
     assert (finding["rule"], finding["fix"]) == ("KGP504", command)
     (run,) = report["runs"]
     assert run["script"]["launched"] == [{"by": "torch.distributed.run", "processes": None, "command": command}]
-    assert "it would launch them again" in next(gap["reason"] for gap in report["omissions"] if "TIMING" in gap["what"])
+    assert "only launches other processes" in next(
+        gap["reason"] for gap in report["omissions"] if "TIMING" in gap["what"]
+    )

@@ -108,4 +108,4 @@ def test_a_number_of_units_that_is_none_is_refused_in_one_sentence(tmp_path: Pat
     done = kgprof("profile", "bad.py:step", "--mode", "eager", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "units_per_step is 0" in done.stderr
+    assert "units_per_step must be a whole number" in done.stderr

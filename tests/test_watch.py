@@ -194,7 +194,7 @@ def test_its_words_name_file_line_rule_and_cause() -> None:
 
     head, finding, *_ = repr(watched).splitlines()
 
-    assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 reads per step"
+    assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 syncs per step"
     assert finding == (
         f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number would force a sync, "
         "once per step"
@@ -276,7 +276,7 @@ def test_two_at_a_time_are_refused_and_the_first_goes_on() -> None:
     first, second = kgprof.watch(reads_its_sum), kgprof.watch(lambda x: x)
 
     with first:
-        with pytest.raises(UsageError, match="reads_its_sum is being watched"):
+        with pytest.raises(UsageError, match="reads_its_sum is already being watched"):
             second(torch.ones(4))
         for _ in range(3):
             first(torch.ones(4))
@@ -293,7 +293,7 @@ def test_the_second_run_of_a_cell_replaces_the_first_and_says_so() -> None:
         first(torch.ones(4))
     second = kgprof.watch(reads_its_sum)
 
-    with pytest.warns(UserWarning, match="reads_its_sum is watched from here on, in place of reads_its_sum"):
+    with pytest.warns(UserWarning, match="reads_its_sum is watched from now on instead of reads_its_sum"):
         second(torch.ones(4))
     for _ in range(3):
         second(torch.ones(4))
@@ -382,7 +382,7 @@ def test_after_stop_the_function_still_runs_and_takes_no_step() -> None:
         (3, {}, "kgprof.watch takes a function or tensors, not int"),
         ({"rows": 3}, {}, "'rows' must be a tensor, got int"),
         ([torch.ones(1)], {"buffers": {}}, "given twice"),
-        (len, {"warmup": -1}, "warmup is a number of steps"),
+        (len, {"warmup": -1}, "warmup must be a number of steps"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(given: object, options: dict[str, Any], words: str) -> None:

@@ -55,7 +55,7 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
     [
         (m.Cell(mode="default", backend="aot_eager"), "model.py:step", "only Inductor"),
         (m.Cell(mode="default", precision=m.Precision.BF16), "model.py:step", "only Inductor"),
-        (CELL, "train.py", "a script has no first call of its own"),
+        (CELL, "train.py", "a script has no first call to time"),
     ],
 )
 def test_what_is_not_tried_says_why(tmp_path: Path, cell: m.Cell, workload: str, why: str) -> None:

@@ -122,5 +122,5 @@ def test_a_torch_without_these_functions_says_so(monkeypatch: pytest.MonkeyPatch
     with GraphWatch() as watch:
         pass
 
-    assert "says nothing of the graphs that it compiles" in watch.unavailable
+    assert "does not describe the graphs that it compiles" in watch.unavailable
     assert watch.answer() == m.Skipped(reason=watch.unavailable)

@@ -101,7 +101,7 @@ def test_a_cpu_trace_is_not_for_hta(tmp_path: Path) -> None:
     [
         (b"", "the trace is empty"),
         (b'{"traceEvents": []}', ON_A_CPU),
-        (b"PK\x03\x04", "this is no Kineto trace"),
+        (b"PK\x03\x04", "not a Kineto trace"),
     ],
 )
 def test_what_is_no_trace_is_said(tmp_path: Path, content: bytes, reason: str) -> None:

@@ -172,4 +172,4 @@ def test_a_torch_that_does_not_count_is_told(monkeypatch: pytest.MonkeyPatch) ->
     with FallbackProvenance() as watch:
         assert Scheduler.codegen_extern_call is before
 
-    assert "does not say what it leaves out" in watch.unavailable
+    assert "does not say which kernels lack provenance" in watch.unavailable

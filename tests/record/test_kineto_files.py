@@ -239,8 +239,8 @@ def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsy
     assert balance is not None
     assert (balance.ranks, balance.straggler) == ((), None)
     assert balance.left_out == (
-        "rank0: the trace has no span of a collective, and operators do not separate work from waiting",
-        "rank1: the trace has no span of a collective, and operators do not separate work from waiting",
+        "rank0: the trace has no span of a collective, and an operator mixes work and waiting",
+        "rank1: the trace has no span of a collective, and an operator mixes work and waiting",
     )
     assert "Not compared: rank0: the trace holds no span" in out
 
@@ -256,7 +256,7 @@ def test_a_trace_against_another_says_what_changed(tmp_path: Path, capsys: pytes
     assert code == 0
     assert found.total is not None
     assert (found.total.before_us, found.total.after_us, found.total.delta_us) == (310.0, 260.0, -50.0)
-    assert "new against old: device time: 260 us a step, was 310" in out
+    assert "new against old: GPU time: 260 \N{MICRO SIGN}s per step, before 310" in out
 
 
 def test_ranks_are_held_against_the_same_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,7 +398,7 @@ def test_a_place_without_traces_says_what_to_give(tmp_path: Path, capsys: pytest
     assert {name: code for name, (code, _, _) in said.items()} == dict.fromkeys(said, 2)
     assert "gone: file or folder not found" in said["gone"][2]
     assert "empty: has no trace (*.json, *.json.gz)" in said["empty"][2]
-    assert f"there are such files in {above / 'deeper'}" in said["above"][2]
+    assert f"{above / 'deeper'} has such files" in said["above"][2]
     assert f"kgprof report --torch-trace {logs} reads it" in said["logs"][2]
     assert f"kgprof report {tmp_path / 'own'} reads it again" in said["own"][2]
 

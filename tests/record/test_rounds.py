@@ -38,6 +38,9 @@ class Children:
         self.lowered_anew: list[tuple[str, bool, bool]] = []
         self._ends = ends or {}
 
+    def expect(self, runs: object, passes: object) -> None:
+        """What a recorder says to its progress in advance."""
+
     def run(self, job: Job, **others: Any) -> Ended:
         if job.task is Task.PLAN:
             plan = msgspec.structs.replace(

@@ -70,7 +70,7 @@ def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_p
     assert len(done.compiled.call_us) == 9  # those before torch.profiler was on
     assert isinstance(done.run.trace, TracePass)
     assert len(done.run.trace.step_us) == 20
-    assert "TRACE: 20 steps of" in done.notes
+    assert "TRACE: 20 steps: " in done.notes
     assert not isinstance(done.run.records, Skipped)
     recompiled = [r.call for r in done.run.records.records if r.metadata.get("frame_compile_id") == 1]
     assert set(recompiled) == {6}
@@ -172,7 +172,7 @@ def test_however_it_ends_its_code_is_kept_and_what_was_seen(
     assert (done.exit.outcome, done.exit.message, done.exit.exit_code) == (outcome, message, code)
     assert len(done.compiled.compilations) == 2
     assert done.script.steps == 7 + (outcome == "killed")
-    assert ("ended without a word" in done.notes) == (outcome == "killed")
+    assert ("ended abruptly" in done.notes) == (outcome == "killed")
     if outcome == "raised":
         assert done.exit.traceback.splitlines()[1:] == [
             f'  File "{tmp_path / "program.py"}", line 9, in <module>',

@@ -62,15 +62,15 @@ def test_a_recording_is_found_from_anything_that_stands_around_it(tmp_path: Path
 def test_a_missing_path_and_a_folder_without_a_recording_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file or folder not found"):
         recordings.load(tmp_path / "absent")
-    with pytest.raises(InputError, match="no Recording here"):
+    with pytest.raises(InputError, match="no Recording found"):
         recordings.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not what kgprof writes"),
-        ("{}", "no schema_version"),
+        ("{", "was not written by kgprof"),
+        ("{}", "schema_version is missing"),
         ('{"schema_version": 99}', "newer than this kgprof reads"),
         ('{"schema_version": 1}', "missing required field"),
     ],
@@ -89,7 +89,7 @@ def test_a_broken_pass_names_its_file(tmp_path: Path) -> None:
     broken = layout.run_folder(tmp_path, handmade.FUSED) / "timing.json"
     broken.write_text(json.dumps({"kind": "timing"}), encoding="utf-8")
 
-    with pytest.raises(InputError, match=r"fused\.default/timing\.json: is not what kgprof writes"):
+    with pytest.raises(InputError, match=r"fused\.default/timing\.json: was not written by kgprof"):
         recordings.load(tmp_path)
 
 

@@ -92,8 +92,8 @@ def test_another_shape_another_dtype_and_a_missing_tensor_differ() -> None:
     why = {each.name: each.why for each in differences(found, eager, {})}
 
     assert why == {
-        "shape": "shape (3,), in eager (2,)",
-        "dtype": "dtype bfloat16, in eager float32",
+        "shape": "shape (3,), but (2,) in eager",
+        "dtype": "dtype bfloat16, but float32 in eager",
         "gone": "only eager has it",
         "same": "",
     }

@@ -107,10 +107,10 @@ def test_binary_junk_between_records_costs_no_other_record(tmp_path: Path) -> No
     ("content", "said"),
     [
         (b"", "it is empty"),
-        (b"\x00\x01\x02" * 500, "it holds no record"),
-        (b"INFO 2026-01-01 server started\nINFO stopped\n", "it holds no record"),
-        (b"V1121 06:10:20.163000 10595 torch/x.py:3] not json\n", "it holds no record"),
-        (b"\x1f\x8b" + b"junk" * 20, "it holds no record"),
+        (b"\x00\x01\x02" * 500, "it has no record"),
+        (b"INFO 2026-01-01 server started\nINFO stopped\n", "it has no record"),
+        (b"V1121 06:10:20.163000 10595 torch/x.py:3] not json\n", "it has no record"),
+        (b"\x1f\x8b" + b"junk" * 20, "it has no record"),
     ],
     ids=["empty", "binary", "another-log", "no-json", "no-gzip"],
 )
@@ -269,7 +269,7 @@ def test_the_gate_judges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     assert code == 1
     assert re.search(r"KGP101 .* in mean_of", said)
-    assert "recompiles not observed: 2 recompiles, and no call was told from another" in said
+    assert "recompiles not observed: 2 recompiles, but calls are not in this recording" in said
     statuses = {(b.metric, b.run.strategy): b.status for b in profile_in(tmp_path / "out").gate.budgets}  # type: ignore[union-attr]
     assert statuses["graph-breaks", "rank0"] == "exceeded"
     assert statuses["recompiles", "rank1"] == "not observed"
@@ -297,7 +297,7 @@ def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pyt
     compiled = sum(len(run.compile.compilations) for run in profile_in(tmp_path / "page").runs)  # type: ignore[union-attr]
     assert "compiled by" not in gate
     assert f"{compiled} compilation" in profile_in(tmp_path / "page").verdict.text
-    assert "in 1 process; a TORCH_TRACE directory holds no times" in page
+    assert "a TORCH_TRACE directory does not contain it" in page
     assert "(rules checked: KGP101, KGP102, KGP103, KGP104, KGP106, KGP107, KGP504)" in page
 
 
@@ -326,7 +326,7 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ("args", "said"),
     [
         (("report", "--torch-trace", "missing"), "missing: file or folder not found"),
-        (("report", "--torch-trace", "."), "holds no dedicated_log_torch_trace_*.log"),
+        (("report", "--torch-trace", "."), "has no dedicated_log_torch_trace_*.log"),
         (("report", "somewhere", "--torch-trace", "."), "report needs exactly one input"),
         (("report",), "report needs exactly one input"),
         (("check-graphs", "x.py:f", "--torch-trace", "."), "--torch-trace runs nothing, so workload"),
