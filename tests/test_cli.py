@@ -555,7 +555,7 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     assert phases[1:] == [
         "loading the workload",
         *(f"step.{mode}  {phase}" for mode, watched in in_second_process.items() for phase in (*measured, *watched)),
-        "agreement",
+        "comparing results",
     ]
 
 

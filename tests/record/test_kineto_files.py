@@ -242,7 +242,7 @@ def test_ranks_on_a_cpu_stand_beside_each_other_uncompared(tmp_path: Path, capsy
         "rank0: the trace has no span of a collective, and an operator mixes work and waiting",
         "rank1: the trace has no span of a collective, and an operator mixes work and waiting",
     )
-    assert "Not compared: rank0: the trace holds no span" in out
+    assert "Not compared: rank0: the trace has no span" in out
 
 
 # ---------------------------------------------------------------- against another
