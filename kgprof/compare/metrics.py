@@ -19,9 +19,9 @@ from kgprof.compare import intervals
 from kgprof.wording import short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
-KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = "kernels per step", "launches per step", "CUDA-graph launches per step"
+KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = m.KERNELS_PER_STEP, "launches per step", "CUDA-graph launches per step"
 READS, STEPS = "syncs per step", "steps per evaluation"
-COMPILE, WARM_COMPILE, COMPILATIONS = "first call, cold cache", "first call, warm cache", "compilations"
+COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 

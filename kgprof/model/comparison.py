@@ -20,6 +20,10 @@ class Presence(StrEnum):
     GONE = "gone"
 
 
+# Names of metrics that a page shows by themselves; they are the keys of budgets too.
+KERNELS_PER_STEP, COLD_FIRST_CALL = "kernels per step", "first call, cold cache"
+
+
 class MetricVerdict(StrEnum):
     """What a metric's change comes to, in the order in which a reader wants them."""
 

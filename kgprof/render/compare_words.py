@@ -237,7 +237,7 @@ def headline(profile: m.Profile) -> m.Verdict:
         )
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
         text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
-    first = next((each for each in metrics_of(comparison) if each.name == "first call, cold cache"), None)
+    first = next((each for each in metrics_of(comparison) if each.name == m.COLD_FIRST_CALL), None)
     if first is not None and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
         text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long"
     rounds = f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"

@@ -189,8 +189,8 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
     comparison = profile.comparison
     assert comparison is not None
     metrics = compare_words.metrics_of(comparison)
-    for label, wanted in (("Step", "step"), ("First call", "first call, cold cache"), ("Kernels", "kernels per step")):
-        known = (one for one in metrics if one.name == wanted or one.name == wanted.replace(" a ", " per "))
+    for label, wanted in (("Step", m.TimeOf.STEP), ("First call", m.COLD_FIRST_CALL), ("Kernels", m.KERNELS_PER_STEP)):
+        known = (one for one in metrics if one.name == wanted)
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
         if metric is None:
             continue
