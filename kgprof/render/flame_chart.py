@@ -164,7 +164,7 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
 
 
 def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
-    yield from (f"Of a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
+    yield from (f"From a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
@@ -233,15 +233,13 @@ def flame_difference_folds(
             for frame, (before, after) in changes[:_LONGEST]
             if after != before
         ]
-        summary = (
-            f"Of what functions took themselves, most changed {', '.join(largest)}" if largest else "Nothing changed"
-        )
-        label, drawing = f"Host stacks of {name}, base and head. {summary}", None
+        summary = f"Largest changes of self time: {', '.join(largest)}" if largest else "Nothing changed"
+        label, drawing = f"CPU stacks of {name}, base and head. {summary}", None
         if place < trees:
             drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
         notes = [
-            f"What took less than {100 * flame.pruned_below:.2g} % of its step stands in (other), so a stack that only "
-            "one side has may have been too small on the other"
+            f"Stacks under {100 * flame.pruned_below:.2g} % of the step are in (other), so a stack that only one side "
+            "has may have been too small on the other"
         ]
         if drawing and drawing.left_out:
             notes.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
@@ -257,15 +255,15 @@ def flame_difference_folds(
                 for frame, (before, after) in shown
             )
             headings = ("function", "base, self \N{MICRO SIGN}s/step", "head, self \N{MICRO SIGN}s/step", "change")
-            table = plain(f"Functions of {name} by the change of their own time", headings, rows)
-            title = "The functions whose own time changed most, as a table"
+            table = plain(f"Functions of {name} by change of self time", headings, rows)
+            title = "Functions by change of self time"
             blocks.append(Fold(title, blocks=(table,)))
         before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
         folds.append(
             Fold(
                 name,
                 blocks=tuple(blocks),
-                caption=f"{_ms(before)} to {_ms(after)} ms a step under STACK, {change(after - before)} ms; "
+                caption=f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, {change(after - before)} ms; "
                 f"{flame.base_steps} steps of base, {flame.head_steps} of head",
                 lead=f"{summary}.",
                 anchor=f"stacks-{index + 1}",
@@ -285,7 +283,7 @@ def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
         label = short_name(name) if style == "same" else f"{change(after - before)} ms {short_name(name)}"
         own = flame.head_self_ns[node] - flame.base_self_ns[node]
         only = "; not in base" if not before else "; not in head" if not after else ""
-        times = f"{_ms(before)} to {_ms(after)} ms a step, {change(after - before)}; itself {change(own)}{only}"
+        times = f"{_ms(before)} to {_ms(after)} ms per step, {change(after - before)}; itself {change(own)}{only}"
         item = Item(
             parent=flame.parent[node],
             width=(before + after) / 2,

@@ -30,13 +30,13 @@ _TICKS = 4
 _MARKS: dict[str, tuple[str, int, str, str]] = {
     "span": ("span", _BLOCK, "user span", "a record_function of the workload's"),
     "region": ("region", _BLOCK, "compiled region", "one call of a compiled function"),
-    "wait": ("wait", _BLOCK, "wait for the device", "cudaStreamSynchronize and its kin"),
-    "launch": ("launch", 11, "launch", "a CUDA call that put work on the device"),
-    "call": ("call", 6, "other CUDA call", "a CUDA call that put nothing on the device"),
-    "idle-host": ("idle-host", _BLOCK, "idle: host had not asked", "nothing ran; what came next was not launched yet"),
-    "idle-launch": ("idle-launch", 11, "idle: launch on its way", "nothing ran, and what came next was launched"),
+    "wait": ("wait", _BLOCK, "GPU sync", "cudaStreamSynchronize and similar calls"),
+    "launch": ("launch", 11, "launch", "a CUDA call that starts GPU work"),
+    "call": ("call", 6, "other CUDA call", "a CUDA call that starts no GPU work"),
+    "idle-host": ("idle-host", _BLOCK, "idle: waiting for the CPU", "the next launch had not been issued"),
+    "idle-launch": ("idle-launch", 11, "idle: launch latency", "the next launch was issued but had not started"),
     "idle-unknown": ("idle-other", 6, "idle: unknown", "the trace does not hold the call that ended it"),
-    "idle-edge": ("idle-other", 6, "idle: edge", "before the first or after the last device work of the trace"),
+    "idle-edge": ("idle-other", 6, "idle: edge", "before the first or after the last GPU work of the trace"),
 }
 _CONTENTS = {
     "spans": "user spans",
@@ -47,7 +47,7 @@ _CONTENTS = {
     "copies": "copies and fills",
     "idle": "idle",
 }
-# What each part of the host's time is, for readers who do not know torch's inside.
+# What each part of the CPU time is, for readers who do not know torch's inside.
 _MEANINGS = {
     "Dynamo cache lookup (guards)": "finding the compiled code that fits this call",
     "prologue": "Dynamo's bytecode and AOTAutograd's wrapper before the compiled code",
@@ -55,9 +55,9 @@ _MEANINGS = {
     "generated kernels": "on a CPU the C++ kernels; on a GPU the launchers of the Triton kernels",
     "operators": "on a CPU dispatch and the work itself; on a GPU ATen's dispatch",
     "autograd engine": "its own time between the operators of the backward pass",
-    "launch calls": "CUDA calls that put work on the device",
-    "GPU syncs": "cudaStreamSynchronize and its kin",
-    "other CUDA calls": "CUDA calls that put nothing on the device",
+    "launch calls": "CUDA calls that start GPU work",
+    "GPU syncs": "cudaStreamSynchronize and similar calls",
+    "other CUDA calls": "CUDA calls that start no GPU work",
     "user spans": "a record_function's time that nothing inside it accounts for",
     "kgprof overhead": "kgprof's",
     "unexplained": "Python, and what the trace does not name",
@@ -112,7 +112,7 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
         else:
             caption = (
-                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms on the host: the median of "
+                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU time: the median of "
                 f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
             )
             if index in drawn and sum(len(lane.blocks) for lane in step.lanes) <= _MOST_BLOCKS:
@@ -180,7 +180,7 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str]) -> Lanes:
     for place in range(_TICKS + 1):
         side = "start" if not place else "end" if place == _TICKS else "middle"
         text = "0" if not place else figure(window_us * place / _TICKS)
-        ticks.append((of_width(place / _TICKS), f"{text} us" if place == _TICKS else text, side))
+        ticks.append((of_width(place / _TICKS), f"{text} \N{MICRO SIGN}s" if place == _TICKS else text, side))
     return Lanes(
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
         height=_ROW * len(rows) + _AXIS,
@@ -198,7 +198,7 @@ def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> 
     if lane.content == "idle":
         cause = mark[2] if mark else "idle"
         name = f"{cause}, until {name}" if name else cause
-    when = f"{figure(block.duration_us)} us from {figure(block.start_us)} us on"
+    when = f"{figure(block.duration_us)} \N{MICRO SIGN}s, starting at {figure(block.start_us)} \N{MICRO SIGN}s"
     several = f"{count(block.events)} together, {when}; the longest: {name}"
     return Rectangle(
         style=style,
@@ -216,30 +216,30 @@ def _mark(lane: m.Lane, block: m.LaneBlock) -> str:
 
 def _notes(step: m.StepTimeline) -> Iterator[str]:
     if step.merged_blocks:
+        below = f"shorter than {figure(step.merged_below_us)} \N{MICRO SIGN}s"
         yield (
-            f"{plural(step.merged_events, 'event')} shorter than {figure(step.merged_below_us)} us are drawn as "
-            f"{plural(step.merged_blocks, 'block')}: neighbours pushed together, kind by kind, so that the blocks "
-            "of a kind are together as long as its events"
+            f"{plural(step.merged_events, 'event')} {below} are drawn as {plural(step.merged_blocks, 'block')}: "
+            "neighbours of one kind are merged, and each block is as long as its events together"
         )
     if step.duration_us < step.window_us:
-        yield "the dashed line is the step's end on the host; beyond it the device finishes what the step launched"
+        yield "the dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched"
     if step.from_other_steps:
-        yield f"{count(step.from_other_steps)} of the device's events were not launched by this step"
+        yield f"{count(step.from_other_steps)} GPU events were not launched by this step"
     if step.after_the_window:
-        yield f"{plural(step.after_the_window, 'device event')} that the step launched began later than is drawn"
+        yield f"{plural(step.after_the_window, 'GPU event')} that the step launched began later than is drawn"
     if covered := sum(lane.covered for lane in step.lanes):
-        yield f"{plural(covered, 'device event')} ran under others of their stream, without a block"
+        yield f"{plural(covered, 'GPU event')} ran under others of their stream, without a block"
     if step.lanes_left_out:
-        yield f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} us in all left out"
+        yield f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} \N{MICRO SIGN}s in total omitted"
 
 
-# ---------------------------------------------------------------- the host's part
+# ---------------------------------------------------------------- the CPU's part
 
 
 def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Block]:
     host = kernels.host_time
     if isinstance(host, m.Skipped):
-        yield f"What the host did is not known: {one_line(host.reason, limits.name)}."
+        yield f"CPU time by activity is unknown: {one_line(host.reason, limits.name)}."
         return
     rows: list[tuple[Cell | str, ...]] = [
         (
@@ -255,24 +255,22 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     ]
     rows.append(("the whole step", figure(host.mean_us), percent(1.0), "", ""))
     unit = "\N{MICRO SIGN}s"
-    headings = ("the host was in", f"mean {unit}/step", "of the step", f"median {unit} (min to max)", "calls/step")
-    yield plain(f"What the host did in a step of {name}", headings, rows, style="")
+    headings = ("activity", f"mean {unit}/step", "of the step", f"median {unit} (min to max)", "calls/step")
+    yield plain(f"CPU time per step of {name}", headings, rows, style="")
     yield (
         f"Each moment of the thread that takes the steps belongs to the innermost event that was open; "
         f"{plural(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
         "most where calls are many."
     )
     if host.other_threads_us:
-        yield (
-            f"In {figure(host.other_threads_us)} us a step of the unexplained time another thread ran operators or "
-            "CUDA calls."
-        )
+        time = f"{figure(host.other_threads_us)} \N{MICRO SIGN}s per step"
+        yield f"During {time} of the unexplained time another thread ran operators or CUDA calls."
 
 
 def _queue(queue: m.LaunchQueue) -> Facts:
     spread = f"p10 to p90 {span(figure(queue.p10_us), figure(queue.p90_us))}, at most {figure(queue.maximum_us)}"
     delay = (
-        f"median {figure(queue.median_us)} us ({spread}): from a call's return to the start of the first "
+        f"median {figure(queue.median_us)} \N{MICRO SIGN}s ({spread}): from a call's return to the start of the first "
         f"thing that it launched, so waiting for the work before it is in it. {count(queue.calls)} calls; "
         f"{count(queue.before_return)} of them had not returned when it started, and count as 0"
     )

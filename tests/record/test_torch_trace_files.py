@@ -297,7 +297,7 @@ def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pyt
     compiled = sum(len(run.compile.compilations) for run in profile_in(tmp_path / "page").runs)  # type: ignore[union-attr]
     assert "compiled by" not in gate
     assert f"{compiled} compilation" in profile_in(tmp_path / "page").verdict.text
-    assert "a TORCH_TRACE directory does not contain it" in page
+    assert "TIMING pass, TRACE pass, HOST pass, STACK pass, MEMORY pass, KERNELS pass, evaluation: " in page
     assert "(rules checked: KGP101, KGP102, KGP103, KGP104, KGP106, KGP107, KGP504)" in page
 
 

@@ -57,7 +57,7 @@ def test_what_is_not_drawn_is_said() -> None:
     found = chart(msgspec.structs.replace(flame(), other_threads_ns=5_000_000, notes=("of 9 steps the first 5",)))
 
     assert notes(found.blocks) == (
-        "Of a longer recording: of 9 steps the first 5.",
+        "From a longer recording: of 9 steps the first 5.",
         "34 frames with less than 0.05 % each, 0.3 % of the time in all, are grouped as (other).",
         "Not drawn: 1 frame narrower than 0.15 % of the step; report.json holds all of it.",
         "Other threads ran operators for 1.00 ms per step, which are not drawn.",

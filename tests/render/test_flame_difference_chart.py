@@ -34,9 +34,9 @@ def chart() -> Fold:
 def test_a_sentence_and_a_table_say_what_changed_most() -> None:
     found = chart()
 
-    assert found.caption == "0.596 to 0.661 ms a step under STACK, +0.0660 ms; 5 steps of base, 3 of head"
+    assert found.caption == "0.596 to 0.661 ms per step in the STACK pass, +0.0660 ms; 5 steps of base, 3 of head"
     assert found.lead == (
-        "Of what functions took themselves, most changed <built-in function kernel> (+0.0800 ms), "
+        "Largest changes of self time: <built-in function kernel> (+0.0800 ms), "
         "aten::linear (\N{MINUS SIGN}0.0400 ms), mask (+0.0300 ms)."
     )
     assert texts(tables(found.blocks)[0])[:4] == (
@@ -55,11 +55,13 @@ def test_each_box_says_its_change_in_its_name_and_in_its_title() -> None:
     kernel, new, gone = (boxes[name] for name in ("<built-in function kernel>", "mask", "nn.Module: Linear_0"))
     assert (kernel.style, kernel.label) == ("d-more2", "+0.0800 ms kernel")
     assert kernel.title == (
-        "+0.0800 ms kernel\n<built-in function kernel>, C function; 0.400 to 0.480 ms a step, +0.0800; itself +0.0800"
+        "+0.0800 ms kernel\n<built-in function kernel>, C function; 0.400 to 0.480 ms per step, +0.0800; itself +0.0800"
     )
-    assert new.title.endswith("0 to 0.0300 ms a step, +0.0300; itself +0.0300; not in base")
+    assert new.title.endswith("0 to 0.0300 ms per step, +0.0300; itself +0.0300; not in base")
     assert gone.style == "d-less2 narrow"
-    assert gone.title.endswith("0.0440 to 0 ms a step, \N{MINUS SIGN}0.0440; itself \N{MINUS SIGN}0.00400; not in head")
+    assert gone.title.endswith(
+        "0.0440 to 0 ms per step, \N{MINUS SIGN}0.0440; itself \N{MINUS SIGN}0.00400; not in head"
+    )
     same = boxes["TorchDynamo Cache Lookup"]
     assert (same.style, same.title.partition("\n")[0]) == ("d-same narrow", "TorchDynamo Cache Lookup")
 

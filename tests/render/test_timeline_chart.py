@@ -72,17 +72,22 @@ def test_a_drawing_by_hand() -> None:
     (row,) = drawing.rows
     assert (row.label, row.busy) == ("thread 1: operators", "0.0270 ms, 27.0 %")
     assert [(one.style, one.x, one.width, one.title) for one in row.rectangles] == [
-        ("k-gemm", "10.000%", "25.000%", "aten::mm: 25.0 us from 10.0 us on"),
-        ("k-pointwise", "60.000%", "2.000%", "7 together, 2.00 us from 60.0 us on; the longest: aten::add"),
+        ("k-gemm", "10.000%", "25.000%", "aten::mm: 25.0 \N{MICRO SIGN}s, starting at 10.0 \N{MICRO SIGN}s"),
+        (
+            "k-pointwise",
+            "60.000%",
+            "2.000%",
+            "7 together, 2.00 \N{MICRO SIGN}s, starting at 60.0 \N{MICRO SIGN}s; the longest: aten::add",
+        ),
     ]
     assert drawing.step_end == "80.000%"
     assert notes(made)[:5] == (
-        "7 events shorter than 0.500 us are drawn as 1 block: neighbours pushed together, kind by kind, so that the "
-        "blocks of a kind are together as long as its events.",
-        "The dashed line is the step's end on the host; beyond it the device finishes what the step launched.",
-        "2 of the device's events were not launched by this step.",
-        "3 device events that the step launched began later than is drawn.",
-        "1 lane with 4.00 us in all left out.",
+        "7 events shorter than 0.500 \N{MICRO SIGN}s are drawn as 1 block: neighbours of one kind are merged, and each "
+        "block is as long as its events together.",
+        "The dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched.",
+        "2 GPU events were not launched by this step.",
+        "3 GPU events that the step launched began later than is drawn.",
+        "1 lane with 4.00 \N{MICRO SIGN}s in total omitted.",
     )
     assert texts(tables(made)[0]) == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
 
