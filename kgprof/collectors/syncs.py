@@ -121,9 +121,9 @@ SAID = {
     "to": ".to()",
     "blocking-copy": "copy_()",
     "tensor-from-data": "making a tensor from CPU data",
-    "device-synchronize": "waiting for the whole GPU",
-    "event-synchronize": "waiting for an event",
-    "stream-synchronize": "waiting for a stream",
+    "device-synchronize": "cudaDeviceSynchronize",
+    "event-synchronize": "cudaEventSynchronize",
+    "stream-synchronize": "cudaStreamSynchronize",
 }
 
 
