@@ -120,7 +120,7 @@ def test_a_score_breaks_ties_among_the_proved_only(score: str) -> None:
     [
         (("--corruptions", "2,x"), "'x' is not a whole number from 1 to 999999999"),
         (("--corruptions", "2,2"), "'2,2' names a number twice"),
-        (("--memory", "much"), "'much' is no amount of memory; write it as in 512M or 4G"),
+        (("--memory", "much"), "'much' is not an amount of memory, such as 512M or 4G"),
         (("--chekpoint", "a"), "no option '--chekpoint'; did you mean '--checkpoint'?"),
         (("--checkpoint", "a", "--resume", "a"), "--checkpoint and --resume both name the folder"),
         (("--strategy", "fussed"), "linkpred has no strategy 'fussed'; did you mean 'fused'?"),
