@@ -194,12 +194,13 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.
     assert result(evaluated("--resume", tmp_path)) == result(whole())
 
 
-def killed_until_it_ends(folder: Path, kills: int, seed: int) -> tuple[dict[str, Any], int]:
+def killed_until_it_ends(folder: Path, kills: int, seed: int, *args: str) -> tuple[dict[str, Any], int]:
     """Start it, kill it at a random moment after it has begun, and start it again; at last let it end."""
     draws, hits = random.Random(seed), 0
+    command = [*COMMAND, *args, "--resume", folder]
     for _ in range(kills):
         before = {path.name for path in folder.glob("chunk-*.bin")}
-        process = subprocess.Popen([*COMMAND, "--resume", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60
         # At any time between its start and the second new chunk.
         new = draws.choice((0, 1, 2))
@@ -210,7 +211,7 @@ def killed_until_it_ends(folder: Path, kills: int, seed: int) -> tuple[dict[str,
         hits += process.poll() is None
         process.kill()
         process.communicate()
-    ended = subprocess.run([*COMMAND, "--resume", folder], capture_output=True, text=True, check=True, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return json.loads(ended.stdout)["evaluations"][0], hits
 
 
@@ -223,10 +224,12 @@ def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_it_goes_on_after_ten_kills_at_random_moments(tmp_path: Path) -> None:
-    found, hits = killed_until_it_ends(tmp_path, kills=10, seed=1)
+    # Some 60 chunks, so that ten starts do not come to the end of them.
+    queries = ("--queries", "60", "--chunk", "1")
+    found, hits = killed_until_it_ends(tmp_path, 10, 1, *queries)
 
-    assert hits >= 5
-    assert result(found) == result(whole())
+    assert hits == 10
+    assert result(found) == result(evaluated("--queries", "60"))
 
 
 def several(processes: int, *args: str | Path) -> list[subprocess.Popen[str]]:
