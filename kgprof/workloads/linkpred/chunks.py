@@ -82,7 +82,7 @@ def added(one: Places, other: Places) -> Places:
 
 
 def ranked(places: Places) -> tuple[RankMetrics, ...]:
-    """In the histogram's own order, so that the float64 sums do not depend on chunks and processes."""
+    """The metrics of the places in a histogram."""
     sides = [np.repeat(rows[:, 1:3], rows[:, 3], axis=0) for rows in (places[places[:, 0] == side] for side in (0, 1))]
     first, last = (np.stack([side[:, column] for side in sides], axis=1) for column in (0, 1))
     return metrics_of(first, last)

@@ -36,6 +36,8 @@ from kgprof.workloads.linkpred.proof import PROVED
 from kgprof.workloads.linkpred.ranking import places
 from kgprof.workloads.linkpred.sampler import Candidates, Sampling
 from kgprof.workloads.linkpred.scores import Scorer
+from kgprof.workloads.linkpred.slots import SlotStrategy
+from kgprof.workloads.linkpred.strategies import by_name
 from kgprof.workloads.linkpred.workload import LinkPrediction
 
 LONGEST_WAIT = timedelta(days=30)  # of the first process for the others' chunks; one that dies is seen at once
@@ -176,7 +178,9 @@ class Evaluation:
             notes=(*self.graph.notes, *self.sampling.notes),
             queries=len(self.sampling.queries),
             corruptions=str(self.options.corruptions or options.ALL),
-            batch=self.options.batch_size,
+            slots=strategy.room(self.options.batch_size, self.options.choices)
+            if issubclass(strategy := by_name(asked.strategy), SlotStrategy)
+            else None,
             chunks=store.chunks,
             processes=world,
             peak_bytes=_peak_bytes(),

@@ -24,7 +24,7 @@ class Evaluated:
     notes: tuple[str, ...]
     queries: int
     corruptions: str
-    batch: int
+    slots: int | None  # choices that a step has room for; None where a step is no batch
     chunks: int
     processes: int
     peak_bytes: int  # of the first process
@@ -50,10 +50,8 @@ class Evaluated:
     @property
     def occupancy(self) -> float | None:
         """The share of the slots' steps that went forward with a candidate; None where a step is no batch."""
-        calls = int(self.total.counts[0])
-        return (
-            self.total.slot_steps / (calls * self.batch) if calls and self.settings["strategy"] != "reference" else None
-        )
+        room = int(self.total.counts[0]) * (self.slots or 0)
+        return self.total.slot_steps / room if room else None
 
     @property
     def candidates_per_second(self) -> float | None:
