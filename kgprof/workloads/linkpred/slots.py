@@ -248,12 +248,21 @@ class SlotStrategy(nn.Module):
 
     def commit(self, stepped: Stepped) -> None:
         """Copy what ``step`` returned into the buffers, at their fixed addresses, and scatter the results."""
-        torch._foreach_copy_(self.carried().tensors(), stepped.carried.tensors())
+        self._copy(stepped.carried)
         self.outcome.scatter_(0, stepped.row, stepped.outcome)
         self.depths.scatter_(0, stepped.row, stepped.depth)
 
+    def _copy(self, source: Carried) -> None:
+        """One call for each dtype: on CUDA a list of several falls apart into a copy for each tensor."""
+        by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        for pair in zip(self.carried().tensors(), source.tensors(), strict=True):
+            for tensors, tensor in zip(by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True):
+                tensors.append(tensor)
+        for targets, sources in by_dtype.values():
+            torch._foreach_copy_(targets, sources)
+
     def reset(self) -> None:
         """Back to the start, at the same addresses."""
-        torch._foreach_copy_(self.carried().tensors(), self.initial().tensors())
+        self._copy(self.initial())
         self.outcome.fill_(UNFINISHED)
         self.depths.zero_()
