@@ -425,11 +425,7 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
 
 
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.ChecklistItem:
-    costs = [
-        (one.run.slug, one, one.cost)
-        for one in buffers
-        if one.copied and not isinstance(one.cost, m.Skipped)
-    ]
+    costs = [(one.run.slug, one, one.cost) for one in buffers if one.copied and not isinstance(one.cost, m.Skipped)]
     skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
     on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
     return _item(

@@ -159,8 +159,15 @@ def test_time_by_function_a_column_a_run() -> None:
     def kernel(name: str, us: float, *places: tuple[str, str], known: float = 1.0) -> m.KernelRow:
         lines = tuple(m.Location(file=f"/home/me/{file}", line=7, function=function) for file, function in places)
         return m.KernelRow(
-            **{"name": name, "kind": m.KernelKind.GEMM, "generator": "triton", "count": 1, "total_us": us},
-            **{"share": us / 100, "min_us": us, "median_us": us, "max_us": us},
+            name=name,
+            kind=m.KernelKind.GEMM,
+            generator="triton",
+            count=1,
+            total_us=us,
+            share=us / 100,
+            min_us=us,
+            median_us=us,
+            max_us=us,
             lines=lines,
             lines_us=us * known if lines else 0.0,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import tempfile
 import zipfile
@@ -170,6 +171,10 @@ class Checkpoint:
             before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
             raise UsageError(f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint)
+        rising = all(low < high for low, high in itertools.pairwise(known.bounds))
+        if len(known.bounds) < 2 or not rising or (known.bounds[0], known.bounds[-1]) != (bounds[0], bounds[-1]):
+            hint = "begin another evaluation with --checkpoint"
+            raise InputError("is damaged: its chunks do not hold the queries", path=manifest, hint=hint)
         self.bounds = known.bounds
         if not there:
             self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))

@@ -59,10 +59,13 @@ def main(args: Sequence[str]) -> tuple[str, int]:
     if isinstance(asked, str):
         return asked, EXIT_OK
     processes = Processes()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
-            raise UsageError(f"WORLD_SIZE is set and {missing[0]} is not", hint="start several processes with torchrun")
+            told = (
+                "WORLD_SIZE is set" if os.environ["WORLD_SIZE"].isdecimal() else "some of torchrun's variables are set"
+            )
+            raise UsageError(f"{told} and {missing[0]} is no number", hint="start several processes with torchrun")
         rank, world, local = (int(os.environ[name]) for name in names)
         processes = Processes(rank=rank, world=world, local=local)
         try:

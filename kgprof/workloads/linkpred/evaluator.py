@@ -21,7 +21,7 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.ranking import rank
 from kgprof.workloads.linkpred.sampler import Candidates
-from kgprof.workloads.linkpred.slots import SlotStrategy
+from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +44,10 @@ class Search(Protocol):
 
     @property
     def done(self) -> bool: ...
+
+    @property
+    def problem(self) -> Problem | None:
+        """None where it holds the candidates in a form of its own."""
 
     def restart(self) -> None: ...
 
@@ -74,6 +78,7 @@ class SlotSearch:
         else:
             policy = strategy.problem.policy
             policy.forward = compiled(policy.forward, mode, backend)  # type: ignore[method-assign]
+        self.problem = strategy.problem
         self.done = bool(strategy.done)
 
     def restart(self) -> None:
@@ -163,12 +168,10 @@ class EvaluatorSession:
     def load(self, triples: npt.NDArray[np.int64]) -> bool:
         """Put other candidates, as many as before, in the place of those that are there: tables, weights and what was
         compiled stay. False where the search cannot, and another session has to be prepared."""
-        if not isinstance(self._search, SlotSearch):
+        problem = self._search.problem
+        if problem is None or problem.size != len(triples):
             return False
-        goals = self._search.strategy.problem.goals
-        if goals.shape[0] != len(triples) + 1:
-            return False
-        goals[:-1].copy_(torch.from_numpy(triples))
+        problem.goals[:-1].copy_(torch.from_numpy(triples))
         return True
 
     def result(self) -> Mapping[str, np.ndarray]:
