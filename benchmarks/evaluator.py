@@ -34,7 +34,15 @@ from kgprof.workloads.linkpred.workload import build
 
 RUNS = [
     *("levels.eager", "levels.default", "stepped.reduce-overhead", "stepped.default", "fused.reduce-overhead"),
-    *("fused.default", "fused.eager", "torch_cond.default", "torch_cond.eager", "recycled.default", "recycled.eager"),
+    *(
+        "fused.default",
+        "fused.eager",
+        "looped.default",
+        "torch_cond.default",
+        "torch_cond.eager",
+        "recycled.default",
+        "recycled.eager",
+    ),
     *("batched.default", "batched.eager"),
 ]
 CLASSES = ("unfinished", "proved", "failed", "truncated", "overflow")  # by the codes of proof.py

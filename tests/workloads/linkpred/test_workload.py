@@ -53,6 +53,7 @@ def test_what_is_offered() -> None:
         "torch_cond": every,
         "fused": every,
         "stepped": every,
+        "looped": ("eager", "default"),
         "levels": ("eager", "default"),
         "reference": ("eager",),
     }

@@ -7,6 +7,7 @@ from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.levels import Levels
+from kgprof.workloads.linkpred.strategies.looped import Looped
 from kgprof.workloads.linkpred.strategies.recycled import Recycled
 from kgprof.workloads.linkpred.strategies.reference import Reference
 from kgprof.workloads.linkpred.strategies.sequential import Sequential
@@ -23,6 +24,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     TorchCond,
     Fused,
     FusedSteps,
+    Looped,
     Levels,
     Reference,
 )
