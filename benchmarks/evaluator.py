@@ -1,17 +1,22 @@
 """The evaluator's strategies side by side: ms per candidate and the result vector's sha256, strategy by strategy.
 
     python benchmarks/evaluator.py --data ../shared/data/family --device cuda --until-s 220
+    python benchmarks/evaluator.py ../old:fused.default levels.default --queries 20 --rounds 3 -o cpu.json
+    python benchmarks/evaluator.py levels.default fused.default --batch-sizes 64,256,1024,4096,16384 --max-atoms 21
 
-Each run has a process of its own and is written as soon as it is there; a later call goes on where the last one
-stopped, and starts over if the question differs. A run first evaluates once, which compiles and warms up, then
-``--samples`` times. A run that failed or ran past ``--limit-s`` keeps the reason and is tried again by the next call.
+``FOLDER:strategy.mode`` runs the code of another checkout. Each run has a process of its own, ``--rounds`` of them in
+turn with the other runs', and is written as soon as it is there; a later call goes on where the last one stopped, and
+starts over if the question differs. A process first evaluates once, which compiles and warms up, then ``--samples``
+times. A run that failed or ran past ``--limit-s`` keeps the reason and is tried again by the next call.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -20,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kgprof.errors import KgprofError
@@ -27,19 +33,33 @@ from kgprof.model import RunKey
 from kgprof.workloads.linkpred.workload import build
 
 RUNS = [
-    *("levels.eager", "levels.default", "fused.reduce-overhead", "fused.default", "fused.eager"),
-    *("torch_cond.default", "torch_cond.eager", "batched.default", "batched.eager"),
+    *("levels.eager", "levels.default", "stepped.reduce-overhead", "stepped.default", "fused.reduce-overhead"),
+    *(
+        "fused.default",
+        "fused.eager",
+        "looped.default",
+        "torch_cond.default",
+        "torch_cond.eager",
+        "recycled.default",
+        "recycled.eager",
+    ),
+    *("batched.default", "batched.eager"),
 ]
+CLASSES = ("unfinished", "proved", "failed", "truncated", "overflow")  # by the codes of proof.py
+QUESTION = ("device", "queries", "corruptions", "max_atoms")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", default=RUNS, help="strategy.mode")
+    parser.add_argument("runs", nargs="*", default=RUNS, help="strategy.mode, or FOLDER:strategy.mode")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/family"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--queries", default="100")
     parser.add_argument("--corruptions", default="100")
+    parser.add_argument("--max-atoms", default="6")
+    parser.add_argument("--batch-sizes", default="256", help="several: each run once with each")
     parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1, help="processes of each run, in turn")
     parser.add_argument("--until-s", type=float, default=float("inf"), help="start no run later than this")
     parser.add_argument("--limit-s", type=float, default=3600, help="of one run")
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmarks/results/evaluator.json"))
@@ -49,43 +69,63 @@ def main() -> None:
         print(json.dumps(measure(given)))
         return
     began = time.monotonic()
-    question = {"data": given.data.name, "queries": given.queries, "corruptions": given.corruptions}
-    question |= {"preset": "seed", "device": given.device}
+    question = {"data": given.data.name, "preset": "seed", **{name: getattr(given, name) for name in QUESTION}}
     kept = json.loads(given.output.read_text()) if given.output.exists() else {}
     if kept.get("question") != question:
         kept = {"question": question, "runs": {}}
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    for run in given.runs:
+    sizes = given.batch_sizes.split(",")
+    for turn, size, run in itertools.product(range(given.rounds), sizes, given.runs):
+        name = run.rpartition("/")[2] if len(sizes) == 1 else f"{run.rpartition('/')[2]} B={size}"
+        found = kept["runs"].get(name, {})
         left = given.until_s - (time.monotonic() - began)
-        if "ms_per_candidate" in kept["runs"].get(run, {}) or left <= 0:
+        if len(found.get("processes", [])) > turn or left <= 0:
             continue
-        kept["runs"][run] = measured = in_a_child(run, given, min(left, given.limit_s))
+        measured = in_a_child(run, size, given, min(left, given.limit_s))
         kept["environment"] = measured.pop("environment", None) or kept.get("environment")
+        if "error" not in measured:
+            measured["processes"] = [*found.get("processes", []), measured.pop("samples")]
+            medians = [statistics.median(samples) for samples in measured["processes"]]
+            measured |= {"ms_per_candidate": statistics.median(medians), "spread": [min(medians), max(medians)]}
+            if len(medians) == 1:
+                measured["spread"] = [min(measured["processes"][0]), max(measured["processes"][0])]
+        if found.get("sha256", measured.get("sha256")) != measured.get("sha256"):
+            measured["error"] = "its processes have different results"
+        kept["runs"][name] = measured
         kept["ms_per_candidate"] = {
-            name: each["ms_per_candidate"] for name, each in kept["runs"].items() if "ms_per_candidate" in each
+            name: each["ms_per_candidate"] for name, each in kept["runs"].items() if "error" not in each
         }
         given.output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        print(run, measured.get("ms_per_candidate", measured.get("error")), measured.get("sha256", ""), flush=True)
+        print(name, measured.get("ms_per_candidate", measured.get("error")), measured.get("sha256", ""), flush=True)
 
 
-def in_a_child(run: str, given: argparse.Namespace, limit_s: float) -> dict[str, Any]:
-    command = [sys.executable, __file__, run, "--here", "--device", given.device, "--data", str(given.data)]
+def in_a_child(run: str, size: str, given: argparse.Namespace, limit_s: float) -> dict[str, Any]:
+    folder, _, name = run.rpartition(":")
+    command = [sys.executable, __file__, name, "--here", "--device", given.device, "--data", str(given.data.resolve())]
     command += ["--queries", given.queries, "--corruptions", given.corruptions, "--samples", str(given.samples)]
+    command += ["--batch-sizes", size, "--max-atoms", given.max_atoms]
+    root = Path(folder).resolve() if folder else Path(__file__).resolve().parents[1]
+    others = os.environ.get("PYTHONPATH")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *([others] if others else [])])}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit_s, check=False, env=environment, cwd=root
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"not finished after {limit_s:.0f} s"}
     if done.returncode:
         return {"error": done.stderr.strip()[-2000:]}
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer | {"command": " ".join(["python", "benchmarks/evaluator.py", *command[2:]])}
+    python, *words = command
+    return {**answer, "command": " ".join([Path(python).name, "benchmarks/evaluator.py", *words[1:]])}
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """One run in this process."""
     options = ["--data", str(given.data), "--preset", "seed"]
     try:
-        of = build([*options, "--queries", given.queries, "--corruptions", given.corruptions], 0)
+        options += ["--queries", given.queries, "--corruptions", given.corruptions]
+        of = build([*options, "--batch-size", given.batch_sizes, "--max-atoms", given.max_atoms], 0)
         strategy, mode = given.runs[0].split(".")
         session = of.prepare(RunKey(strategy=strategy, mode=mode), torch.device(given.device))
     except KgprofError as error:
@@ -93,20 +133,21 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     seconds = []
     for _ in range(1 + given.samples):
         began = time.perf_counter()
-        counted = session.count(lambda: None)  # ends by copying the results to the CPU, so it awaits the GPU
+        evaluated = session.evaluate(lambda: None)  # ends by copying the results to the CPU, so it awaits the GPU
         seconds.append(time.perf_counter() - began)
-    result, size = session.result(), counted.candidates
+    result = session.result()
+    size = len(result["outcome"])
+    classes = dict(zip(CLASSES, np.bincount(result["outcome"], minlength=len(CLASSES)).tolist(), strict=True))
     samples = [each * 1e3 / size for each in seconds[1:]]
     cuda = given.device.startswith("cuda")
     answer: dict[str, Any] = {
         "candidates": size,
-        "finished": size - counted.unfinished,
-        "samples_ms_per_candidate": samples,
-        "spread": [min(samples), max(samples)],
+        "finished": size - classes["unfinished"],
+        "samples": samples,
         "first_evaluation_s": seconds[0],
-        "steps": counted.steps,
+        "steps": evaluated.steps,
         "sha256": hashlib.sha256(result["outcome"].tobytes() + result["steps"].tobytes()).hexdigest(),
-        "classes": {name: getattr(counted, name) for name in ("proved", "failed", "depth_truncated", "overflow")},
+        "classes": classes,
         "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else None,
         "environment": {
             "torch": torch.__version__,
@@ -115,8 +156,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             "threads": torch.get_num_threads(),
         },
     }
-    if not counted.unfinished:  # a time per candidate means nothing while some are unfinished
-        answer["ms_per_candidate"] = statistics.median(samples)
+    if classes["unfinished"]:  # a time per candidate means nothing while some are unfinished
+        answer["error"] = f"{classes['unfinished']} candidates are unfinished"
     return answer
 
 

@@ -7,6 +7,8 @@ a declared buffer or not.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from kgprof import model as m
@@ -37,6 +39,7 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     copied: tuple[str, ...]
+    dtypes: int  # of those; one _foreach_copy_ of tensors of one dtype is one kernel
     mutated: tuple[str, ...]  # inside a compiled region
     rebound: tuple[str, ...]
     unwritten: tuple[str, ...]
@@ -46,13 +49,16 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
 def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
     """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
     named: dict[m.RunKey, dict[str, list[str]]] = {}
+    dtypes: dict[m.RunKey, set[str]] = defaultdict(set)
     for event in evidence.once(addresses.collect):
         if isinstance(event, BufferUse):
             by_pattern = named.setdefault(event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)})
             by_pattern[event.pattern].append(event.name)
+            dtypes[event.run] |= {event.dtype} if event.pattern == COPIED_INTO else set()
     return tuple(
         BufferCopies(
             run=run.key,
+            dtypes=len(dtypes[run.key]),
             cost=_cost(run) if named[run.key][COPIED_INTO] else NONE_COPIED,
             **{pattern: tuple(names) for pattern, names in named[run.key].items()},
         )

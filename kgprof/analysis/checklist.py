@@ -30,7 +30,7 @@ from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural, relative, short
 
-SEPARATE_COPIES = 3  # from so many copy kernels a step for as many buffers one _foreach_copy_ pays
+SEPARATE_COPIES = 3  # from so many copy kernels a step, and more than dtypes, one _foreach_copy_ a dtype pays
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
@@ -425,24 +425,21 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
 
 
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.ChecklistItem:
-    costs = [
-        (one.run.slug, len(one.copied), one.cost)
-        for one in buffers
-        if one.copied and not isinstance(one.cost, m.Skipped)
-    ]
+    costs = [(one.run.slug, one, one.cost) for one in buffers if one.copied and not isinstance(one.cost, m.Skipped)]
     skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
     on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
     return _item(
         "copied-together",
         failed=[
-            f"{slug}: {cost.kernels:.0f} copies per step for {plural(number, 'buffer')}"
-            for slug, number, cost in costs
-            if on_cuda and cost.kernels >= max(SEPARATE_COPIES, number)
+            f"{slug}: {cost.kernels:.0f} copies per step for {plural(len(one.copied), 'buffer')} of "
+            f"{plural(one.dtypes, 'dtype')}; copy the buffers of each dtype with a torch._foreach_copy_ of their own"
+            for slug, one, cost in costs
+            if on_cuda and cost.kernels >= SEPARATE_COPIES and cost.kernels > one.dtypes
         ],
         passed="; ".join(
             f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
-            f"{plural(number, 'buffer')}, {cost.share:.1%} of the time"
-            for slug, number, cost in costs
+            f"{plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
+            for slug, one, cost in costs
         ),
         unseen=on_cpu if costs else next(iter(skipped), NO_BUFFERS),
     )

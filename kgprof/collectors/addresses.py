@@ -119,6 +119,7 @@ class BufferUse(m.Model, frozen=True, kw_only=True):
     name: str
     pattern: str
     size_bytes: int
+    dtype: str
     stable_since: int  # the call from which on it lay at one address; 0: from the first one on
     calls: tuple[int, ...]  # after warm-up, in which it came to lie elsewhere
     made_by: tuple[str, ...]  # graph outputs that became the buffer; empty: not observed
@@ -156,6 +157,7 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
         name=buffer.name,
         pattern=pattern,
         size_bytes=buffer.last.size_bytes,
+        dtype=buffer.last.dtype,
         stable_since=max((*buffer.rebound, *buffer.moved), default=-1) + 1,
         calls=calls,
         made_by=tuple(buffer.made_by),

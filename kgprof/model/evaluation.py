@@ -106,6 +106,7 @@ class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     reference_differing: int
     reference_near_ties: int
     note: str = ""  # dtype, tolerance, threshold
+    sha256: str = ""  # of the whole result, where the workload says how it is formed
 
 
 class Agreement(Tagged, frozen=True, kw_only=True, tag="agreements"):

@@ -298,8 +298,8 @@ def _kernels_and_host(
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
         fused, generators = region_table.fusion_blocks(runs, limits), region_table.generator_table(runs)
-        folds = kernel_table.kernel_folds(runs, root, limits)
-        yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators)
+        folds, by_place = kernel_table.kernel_folds(runs, root, limits), region_table.place_table(runs, root, limits)
+        yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators, places=by_place)
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Roofline", as_it_is={"blocks": against})
     if traced:

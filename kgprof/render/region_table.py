@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from kgprof import model as m
+from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, percent, ratio, size
 from kgprof.render.table import Block, Cell, Row, Table, known, missing, number, plain, row, share, whole
-from kgprof.wording import middle_out, plural
+from kgprof.wording import middle_out, plural, relative
 
 _NAME = 60  # characters of a kernel or a configuration
 IN_TERMINAL = ("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "GB/s")
 FUSION = "Eager operators and compiled kernels per graph"
 GENERATORS = "Kernels by what generated them"
+PLACES = "Time per step by function, \N{MICRO SIGN}s"
 BUFFERS = "Buffers of each compiled graph"
 AUTOTUNED = "Autotuning: kernels that torch timed"
 STAGES = "Triton's stages, seconds"
@@ -98,6 +101,51 @@ def generator_table(runs: Sequence[m.RunReport]) -> Table:
         for of_all in (share(total.total_us / kernels.total_us if kernels.total_us else 0.0),)
     ]
     return plain(GENERATORS, ("run", "generator", "names", "calls", "total ms", "share"), rows, words=2)
+
+
+def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table:
+    """Microseconds a step by the function whose lines the kernels compute, a column a run; largest in any run first."""
+    times: dict[str, dict[int, float]] = {}
+    found = [
+        (index, run, kernels)
+        for index, run, kernels in broken_down(runs)
+        if not isinstance(kernels.lines_us, m.Skipped) and kernels.total_us
+    ]
+    for index, _, kernels in found:
+        for kernel in kernels.rows:
+            for where, us in ((_of(kernel.lines, root), kernel.lines_us), ("", kernel.total_us - kernel.lines_us)):
+                of_run = times.setdefault(where, {})
+                of_run[index] = of_run.get(index, 0.0) + us / breakdown.steps_of(kernels)
+    unknown = times.pop("", {})
+    places = sorted(times, key=lambda where: -max(times[where].values()))
+    shown, rest = places[: limits.lines], places[limits.lines :]
+    rows = [(where, times[where]) for where in shown]
+    if rest:
+        summed = {index: sum(times[where].get(index, 0.0) for where in rest) for index, _, _ in found}
+        rows.append((plural(len(rest), "more function", "more functions"), summed))
+    rows.append(("(lines not known)", unknown))
+    whole_us = {index: kernels.total_us / breakdown.steps_of(kernels) for index, _, kernels in found}
+    cells = [
+        row(
+            where,
+            *(number(us.get(index, 0.0), percent(us.get(index, 0.0) / whole_us[index])) for index, _, _ in found),
+        )
+        for where, us in rows
+        if found
+    ]
+    headings = ("function", *(run.key.slug for _, run, _ in found))
+    return plain(PLACES, headings, cells, style="", first="name")
+
+
+def _of(lines: Sequence[m.Location], root: str) -> str:
+    """The function that all lines are in, else the file, else the files."""
+    files = sorted({relative(line.file, root) for line in lines})
+    functions = {line.function for line in lines}
+    if len(files) > 1:
+        return "fused across " + ", ".join(dict.fromkeys(PurePosixPath(file).name for file in files))
+    if len(functions) > 1:
+        return f"{files[0]}, several functions"
+    return f"{files[0]} {functions.pop()}".rstrip() if files else ""
 
 
 def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:

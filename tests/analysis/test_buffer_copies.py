@@ -108,6 +108,7 @@ def test_buffers_by_pattern_with_the_cost_of_copying(tmp_path: Path) -> None:
         BufferCopies(
             run=whole.runs[0].key,
             copied=("low",),
+            dtypes=1,
             mutated=("high",),
             rebound=(),
             unwritten=("table",),

@@ -310,11 +310,12 @@ def test_a_read_is_judged_by_its_trade_off(
     assert (found.status, found.evidence) == (status, evidence)
 
 
-def copies(kernels: float, buffers: int) -> BufferCopies:
+def copies(kernels: float, buffers: int, dtypes: int = 1) -> BufferCopies:
     cost = CopyCost(kernels=kernels, duration_us=10.0, share=0.05, measured_in=PassName.TRACE)
     return BufferCopies(
         run=RunKey(strategy="step", mode="default"),
         copied=tuple(f"b{number}" for number in range(buffers)),
+        dtypes=dtypes,
         mutated=(),
         rebound=(),
         unwritten=(),
@@ -326,6 +327,8 @@ def copies(kernels: float, buffers: int) -> BufferCopies:
     ("program", "buffers", "status"),
     [
         ((H200, "normalised"), (copies(4.0, 4),), PracticeStatus.FAIL),
+        ((H200, "normalised"), (copies(8.0, 10, dtypes=3),), PracticeStatus.FAIL),
+        ((H200, "normalised"), (copies(3.0, 10, dtypes=3),), PracticeStatus.PASS),
         ((H200, "normalised"), (copies(2.0, 10),), PracticeStatus.PASS),
         ((H200, "normalised"), (copies(2.0, 2),), PracticeStatus.PASS),  # too few to be worth it
         ((COMPILER, "two_breaks"), (copies(4.0, 4),), PracticeStatus.NOT_OBSERVED),

@@ -9,7 +9,13 @@ from kgprof import model as m
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
 from kgprof.render.quantity import DASH
-from kgprof.render.region_table import buffer_blocks, fusion_blocks, generator_table, tuning_blocks
+from kgprof.render.region_table import (
+    buffer_blocks,
+    fusion_blocks,
+    generator_table,
+    place_table,
+    tuning_blocks,
+)
 from tests.render import profiles
 from tests.render.tables import notes, tables, texts
 
@@ -145,3 +151,50 @@ def test_totals_by_generator() -> None:
 
     ((of, generator, names, count, _, share),) = texts(generator_table((shown,)))
     assert (of, generator, names, count, share) == ("batched.default", "cuBLAS", "2", "24", "50.0 %")
+
+
+def test_time_by_function_a_column_a_run() -> None:
+    """Kernels of one function, of one file, of two files, and what has no lines; a run without lines has no column."""
+
+    def kernel(name: str, us: float, *places: tuple[str, str], known: float = 1.0) -> m.KernelRow:
+        lines = tuple(m.Location(file=f"/home/me/{file}", line=7, function=function) for file, function in places)
+        return m.KernelRow(
+            name=name,
+            kind=m.KernelKind.GEMM,
+            generator="triton",
+            count=1,
+            total_us=us,
+            share=us / 100,
+            min_us=us,
+            median_us=us,
+            max_us=us,
+            lines=lines,
+            lines_us=us * known if lines else 0.0,
+        )
+
+    def with_kernels(*rows: m.KernelRow, slug: str = "fused") -> m.RunReport:
+        run = profiles.clean().runs[1]
+        assert isinstance(run.kernels, m.KernelBreakdown)
+        found = msgspec.structs.replace(run.kernels, rows=rows, total_us=100.0, lines_us=90.0, steps=2)
+        return msgspec.structs.replace(run, key=m.RunKey(strategy=slug, mode="default"), kernels=found)
+
+    one = with_kernels(
+        kernel("a", 40.0, ("policy.py", "encode")),
+        kernel("b", 20.0, ("policy.py", "encode"), ("policy.py", "score")),
+        kernel("c", 30.0, ("policy.py", "encode"), ("engine.py", "derive"), known=0.5),
+        kernel("d", 10.0),
+    )
+    other = with_kernels(kernel("e", 100.0, ("engine.py", "derive")), slug="plain")
+    bare = profiles.clean().runs[1]
+    assert isinstance(bare.kernels, m.KernelBreakdown)
+    unknown = msgspec.structs.replace(bare.kernels, lines_us=NONE)
+
+    table = place_table((one, other, msgspec.structs.replace(bare, kernels=unknown)), "/home/me", LIMITS)
+
+    assert [(row.cells[0].text, *((cell.text, *cell.details) for cell in row.cells[1:])) for row in table.rows] == [
+        ("engine.py derive", ("0", "0.0 %"), ("50.0", "100.0 %")),
+        ("policy.py encode", ("20.0", "40.0 %"), ("0", "0.0 %")),
+        ("policy.py, several functions", ("10.0", "20.0 %"), ("0", "0.0 %")),
+        ("fused across engine.py, policy.py", ("7.50", "15.0 %"), ("0", "0.0 %")),
+        ("(lines not known)", ("12.5", "25.0 %"), ("0", "0.0 %")),
+    ]

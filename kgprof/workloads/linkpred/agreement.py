@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.workloads.linkpred.chunks import VectorHash
 from kgprof.workloads.linkpred.policy import GreedyChooser
 from kgprof.workloads.linkpred.proof import UNFINISHED, Prover
 
@@ -138,6 +139,8 @@ class Judge:
             verdict = m.AgreementVerdict.NEAR_TIES
         else:
             verdict = m.AgreementVerdict.DIFFERENT
+        vector = VectorHash()
+        vector.add(result.outcome, result.steps)
         return m.RunAgreement(
             verdict=verdict,
             compared=compared,
@@ -146,6 +149,7 @@ class Judge:
             reference_compared=len(replayed),
             reference_differing=len(from_reference),
             reference_near_ties=near_reference,
+            sha256=vector.hexdigest(),
             note=self._note(result, baseline, unreplayed=len(np.setdiff1d(differing, replayed))),
         )
 

@@ -58,22 +58,25 @@ class Caps:
         cls,
         graph: KnowledgeGraph,
         *,
-        atoms: int,
-        children: int,
+        atoms: int | None,
+        children: int | None,
         width: int | None = None,
         facts: int | None = None,
         rules: int | None = None,
         selection: str = Selection.MOST_BOUND,
+        depth: int = 1,
     ) -> Caps:
         """None takes the size from the data: ``width`` is S, ``facts`` covers every look-up (see ``fact_fanout``),
-        ``rules`` every rule."""
-        return cls(
-            atoms=atoms,
-            children=children,
-            width=children if width is None else width,
-            facts=fact_fanout(graph, selection) if facts is None else facts,
-            rules=_largest(rule.head[0] for rule in graph.rules) if rules is None else rules,
-        )
+        ``rules`` every rule. A state grows by the longest body less the goal with each of ``depth`` choices, so
+        ``atoms`` covers every state; and a goal has no more children than facts and rules, so ``children`` all of them.
+        """
+        facts = fact_fanout(graph, selection) if facts is None else facts
+        rules = _largest(rule.head[0] for rule in graph.rules) if rules is None else rules
+        longest = max((len(rule.body) for rule in graph.rules), default=1)
+        atoms = 1 + depth * (longest - 1) if atoms is None else atoms
+        children = facts + rules if children is None else children
+        width = children if width is None else width
+        return cls(atoms=atoms, children=children, width=width, facts=facts, rules=rules)
 
 
 def fact_fanout(graph: KnowledgeGraph, selection: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import tempfile
 import zipfile
@@ -82,7 +83,7 @@ def added(one: Places, other: Places) -> Places:
 
 
 def ranked(places: Places) -> tuple[RankMetrics, ...]:
-    """In the histogram's own order, so that the float64 sums do not depend on chunks and processes."""
+    """The metrics of the places in a histogram."""
     sides = [np.repeat(rows[:, 1:3], rows[:, 3], axis=0) for rows in (places[places[:, 0] == side] for side in (0, 1))]
     first, last = (np.stack([side[:, column] for side in sides], axis=1) for column in (0, 1))
     return metrics_of(first, last)
@@ -170,6 +171,10 @@ class Checkpoint:
             before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
             raise UsageError(f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint)
+        rising = all(low < high for low, high in itertools.pairwise(known.bounds))
+        if len(known.bounds) < 2 or not rising or (known.bounds[0], known.bounds[-1]) != (bounds[0], bounds[-1]):
+            hint = "begin another evaluation with --checkpoint"
+            raise InputError("is damaged: its chunks do not hold the queries", path=manifest, hint=hint)
         self.bounds = known.bounds
         if not there:
             self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))

@@ -36,6 +36,8 @@ from kgprof.workloads.linkpred.proof import PROVED
 from kgprof.workloads.linkpred.ranking import places
 from kgprof.workloads.linkpred.sampler import Candidates, Sampling
 from kgprof.workloads.linkpred.scores import Scorer
+from kgprof.workloads.linkpred.slots import SlotStrategy
+from kgprof.workloads.linkpred.strategies import by_name
 from kgprof.workloads.linkpred.workload import LinkPrediction
 
 LONGEST_WAIT = timedelta(days=30)  # of the first process for the others' chunks; one that dies is seen at once
@@ -57,10 +59,13 @@ def main(args: Sequence[str]) -> tuple[str, int]:
     if isinstance(asked, str):
         return asked, EXIT_OK
     processes = Processes()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
-            raise UsageError(f"WORLD_SIZE is set and {missing[0]} is not", hint="start several processes with torchrun")
+            told = (
+                "WORLD_SIZE is set" if os.environ["WORLD_SIZE"].isdecimal() else "some of torchrun's variables are set"
+            )
+            raise UsageError(f"{told} and {missing[0]} is no number", hint="start several processes with torchrun")
         rank, world, local = (int(os.environ[name]) for name in names)
         processes = Processes(rank=rank, world=world, local=local)
         try:
@@ -176,7 +181,9 @@ class Evaluation:
             notes=(*self.graph.notes, *self.sampling.notes),
             queries=len(self.sampling.queries),
             corruptions=str(self.options.corruptions or options.ALL),
-            batch=self.options.batch_size,
+            slots=strategy.room(self.options.batch_size, self.options.choices)
+            if issubclass(strategy := by_name(asked.strategy), SlotStrategy)
+            else None,
             chunks=store.chunks,
             processes=world,
             peak_bytes=_peak_bytes(),

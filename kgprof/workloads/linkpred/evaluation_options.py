@@ -99,7 +99,7 @@ def parse(args: Sequence[str]) -> Asked | str:
 
 _SEE = f"see {NAME} --help"
 _DEFAULTS: dict[str, Any] = {
-    "strategy": "fused",
+    "strategy": "levels",
     "mode": m.EAGER,
     "device": "auto",
     "seed": 0,
@@ -140,7 +140,7 @@ def _command() -> click.Command:
 
     seed, chunk = click.IntRange(0, 2**32 - 1), click.IntRange(1, 10**options.MOST_DIGITS - 1)
     params: list[click.Parameter] = [
-        click.Option(["--strategy"], metavar="NAME", help="How the search is made; no result depends on it.  [fused]"),
+        click.Option(["--strategy"], metavar="NAME", help="How the search is made; no result depends on it.  [levels]"),
         click.Option(["--mode"], type=choice(m.EAGER, *m.COMPILED_MODES), help="How its step is compiled.  [eager]"),
         click.Option(["--device"], type=choice("auto", "cpu", "cuda"), help="auto is cuda where torch sees a GPU."),
         click.Option(["--seed"], type=seed, metavar="N", help="Seed of the queries, corruptions and weights.  [0]"),

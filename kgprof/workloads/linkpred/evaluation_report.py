@@ -14,6 +14,13 @@ from kgprof.workloads.linkpred.chunks import OUTCOMES, Total, ranked
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 
 VERSION = 1
+# What lets a cap drop nothing.
+DROPPING_NOTHING = {
+    "atoms": "--max-atoms auto",
+    "children": "--max-children auto",
+    "facts": "--fact-fanout as large as the data",
+    "rules": "no --rule-fanout",
+}
 UNDECIDED = (UNFINISHED, FAILED, TRUNCATED, OVERFLOW)  # a greedy search that finds no proof has not shown there is none
 
 
@@ -24,7 +31,7 @@ class Evaluated:
     notes: tuple[str, ...]
     queries: int
     corruptions: str
-    batch: int
+    slots: int | None  # choices that a step has room for; None where a step is no batch
     chunks: int
     processes: int
     peak_bytes: int  # of the first process
@@ -50,10 +57,12 @@ class Evaluated:
     @property
     def occupancy(self) -> float | None:
         """The share of the slots' steps that went forward with a candidate; None where a step is no batch."""
-        calls = int(self.total.counts[0])
-        return (
-            self.total.slot_steps / (calls * self.batch) if calls and self.settings["strategy"] != "reference" else None
-        )
+        return self.total.slot_steps / self.room if self.room else None
+
+    @property
+    def room(self) -> int:
+        """Slot-steps of the whole search; 0 where a step is no batch."""
+        return int(self.total.counts[0]) * (self.slots or 0)
 
     @property
     def candidates_per_second(self) -> float | None:
@@ -124,9 +133,11 @@ def as_text(evaluations: Sequence[Evaluated]) -> str:
     undecided = sum(first.classes[name] for name in ("truncated", "overflow", "unfinished"))
     if first.classes["overflow"] * 10 > first.total.candidates:
         share = first.classes["overflow"] / first.total.candidates
+        dropped = first.total.dropped._asdict()
+        free = [option for cap, option in DROPPING_NOTHING.items() if dropped[cap]]
         lines.append(
             f"note: {share:.0%} of the candidates hit a size limit, so results and times are of truncated work; "
-            "raise --max-atoms or --max-children"
+            f"with {' '.join(free)} none does"
         )
     if undecided and first.closure is None:
         lines.append("note: --check closure says how many of the undecided candidates the rules prove or refute")
@@ -180,6 +191,7 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
     yield ("Work",)
     yield row("  calls of the step", lambda of: int(of.total.counts[0]))
     yield row("  occupancy", lambda of: "-" if of.occupancy is None else f"{of.occupancy:.1%}")
+    yield row("  idle slot-steps", lambda of: "-" if of.occupancy is None else of.room - of.total.slot_steps)
     yield row("  search (s)", lambda of: f"{of.total.seconds:.4g}")
     yield row("  candidates/s", lambda of: "-" if not (speed := of.candidates_per_second) else f"{speed:,.0f}")
     yield row("  chunks", lambda of: of.chunks)

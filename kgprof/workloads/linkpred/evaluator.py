@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,11 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.ranking import rank
 from kgprof.workloads.linkpred.sampler import Candidates
-from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
+from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Backend = str | Callable[..., Any]
 DEEP_STEPS = 2  # a proof with more steps than this is deep
 
 
@@ -42,6 +45,10 @@ class Search(Protocol):
     @property
     def done(self) -> bool: ...
 
+    @property
+    def problem(self) -> Problem | None:
+        """None where it holds the candidates in a form of its own."""
+
     def restart(self) -> None: ...
 
     def advance(self) -> None:
@@ -54,11 +61,24 @@ class Search(Protocol):
 
 
 class SlotSearch:
-    """A SlotStrategy, its step compiled unless ``mode`` is eager. ``backend`` is for tests; runs use Inductor."""
+    """A SlotStrategy, its step compiled unless ``mode`` is eager, or only the ``part`` "engine" or "policy" of it.
 
-    def __init__(self, strategy: SlotStrategy, mode: str, backend: str = "inductor") -> None:
-        self.strategy = strategy
-        self.step = compiled(strategy.step, mode, backend)
+    ``marked`` tells CUDA graphs where a step begins. ``backend`` is for tests; runs use Inductor.
+    """
+
+    def __init__(
+        self, strategy: SlotStrategy, mode: str, backend: Backend = "inductor", part: str = "step", marked: bool = False
+    ) -> None:
+        self.strategy, self.step, self.marked = strategy, strategy.step, marked
+        if part == "step":
+            self.step = compiled(strategy.step, mode, backend)
+        elif part == "engine":
+            engine = strategy.problem.engine
+            engine.derive = compiled(engine.derive, mode, backend)  # type: ignore[method-assign]
+        else:
+            policy = strategy.problem.policy
+            policy.forward = compiled(policy.forward, mode, backend)  # type: ignore[method-assign]
+        self.problem = strategy.problem
         self.done = bool(strategy.done)
 
     def restart(self) -> None:
@@ -66,6 +86,8 @@ class SlotSearch:
         self.done = bool(self.strategy.done)
 
     def advance(self) -> None:
+        if self.marked:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         self.strategy.commit(self.step())
         # The one value that the host reads back in a step, and so the one place where it waits for the device.
         # (torch.cond reads its predicate besides: that is what the strategy torch_cond is there to show.)
@@ -87,8 +109,8 @@ class SlotSearch:
         return dict(self.strategy.named_buffers(recurse=False))
 
 
-def compiled(step: Callable[[], Stepped], mode: str, backend: str) -> Callable[[], Stepped]:
-    """``step`` with static shapes in a mode of torch.compile, or as it is when the mode is eager.
+def compiled(step: Callable[P, R], mode: str, backend: Backend) -> Callable[P, R]:
+    """``step``, or a part of it, with static shapes in a mode of torch.compile, or as it is when the mode is eager.
 
     Not with fullgraph=True: a break would then be an error that ends the run, and not a finding beside the others. That
     every strategy's step is one graph is held by tests/contract/test_strategies.py, and by `kgprof check-graphs`.
@@ -146,12 +168,10 @@ class EvaluatorSession:
     def load(self, triples: npt.NDArray[np.int64]) -> bool:
         """Put other candidates, as many as before, in the place of those that are there: tables, weights and what was
         compiled stay. False where the search cannot, and another session has to be prepared."""
-        if not isinstance(self._search, SlotSearch):
+        problem = self._search.problem
+        if problem is None or problem.size != len(triples):
             return False
-        goals = self._search.strategy.problem.goals
-        if goals.shape[0] != len(triples) + 1:
-            return False
-        goals[:-1].copy_(torch.from_numpy(triples))
+        problem.goals[:-1].copy_(torch.from_numpy(triples))
         return True
 
     def result(self) -> Mapping[str, np.ndarray]:

@@ -22,6 +22,9 @@ SHOWS = "knowledge-graph link prediction: a policy network and a unification eng
 SOURCE = "S0 and S3"
 FAMILY_TREE = "family-tree"
 DTYPES = ("float64", "float32")
+LAYOUTS = ("queue", "transposed")
+TRANSPOSED = LAYOUTS[1]
+PARTS = ("step", "engine", "policy")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
@@ -45,21 +48,25 @@ class LinkpredOptions:
     hidden: int = 64
     layers: int = 2
     dtype: str = "float64"
-    max_atoms: int = 4  # A; the family tree needs 3
-    max_children: int = 8  # S; the family tree has at most 4 facts and 2 rules for a goal
-    children_width: int = 0  # slots of the children tensor, of which max_children are used; 0 becomes max_children
+    max_atoms: int | None = 4  # A; the family tree needs 3; None: no state of this depth has more
+    max_children: int | None = 8  # S; the family tree has at most 4 facts and 2 rules for a goal; None: all
+    children_width: int | None = None  # slots of the children tensor, of which max_children are used; None: as many
     fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"
     policy: Path | None = None  # a state_dict; None: seeded random weights
+    layout: str = LAYOUTS[0]  # which candidates a slot takes: the next of all, or those of its own queries
+    compile: str = PARTS[0]  # what a compiled mode compiles
+    choices: int = 4  # of each candidate in one call of `stepped`
+    mark_steps: bool = False  # torch.compiler.cudagraph_mark_step_begin before each step
     max_steps: int | None = None  # for the whole evaluation; what it leaves is reported as unfinished
     allow_tf32: bool = False
     near_tie_threshold: float | None = None  # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
 
     def __post_init__(self) -> None:
-        if not self.children_width:
-            object.__setattr__(self, "children_width", self.max_children)
-        if self.children_width < self.max_children:
+        if self.children_width is not None and self.max_children is None:
+            raise UsageError("--children-width needs a number for --max-children", hint="auto is as wide as it must be")
+        if (self.children_width or self.max_children or 0) < (self.max_children or 0):
             below = f"--children-width {self.children_width} is below --max-children {self.max_children}"
             raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
         given = self.near_tie_threshold
@@ -80,12 +87,17 @@ class LinkpredOptions:
         """The options as the report shows them, ``data`` or ``dataset``, whichever counts."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["near_tie_threshold"] = self.near_tie_gap
+        values["children_width"] = self.children_width or self.max_children
         del values["data" if self.data is None else "dataset"]
         return {name: str(_UNSET[name] if value is None else value) for name, value in values.items()}
 
 
 ALL = "all"
+AUTO = "auto"
 _UNSET = {
+    "max_atoms": AUTO,
+    "max_children": AUTO,
+    "children_width": AUTO,
     "queries": ALL,
     "corruptions": ALL,
     "fact_fanout": "from the data",
@@ -114,7 +126,6 @@ DIRECTORY_CAPS: Mapping[str, int] = {"max_atoms": 6, "max_children": 32}
 
 # Asked for by name and not here yet: a word about each is kinder than "no such option".
 LATER: Mapping[str, str] = {
-    "--layout": "result layouts come with the strategy `recycled`",
     "--chunk": "kgprof evaluate has it",
     "--checkpoint": "kgprof evaluate has it",
     "--resume": "kgprof evaluate has it",
@@ -176,8 +187,8 @@ def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
     from_outside = "data" in given or given.get("dataset") in datasets.PACKAGED
     caps = DIRECTORY_CAPS if from_outside else {}
     values = {**caps, **PRESETS[given.get("preset", "small")], **given}
-    for name in ("queries", "corruptions"):
-        if values.get(name) == ALL:
+    for name, word in (("queries", ALL), ("corruptions", ALL), ("max_atoms", AUTO), ("max_children", AUTO)):
+        if values.get(name) == word:
             values[name] = None
     for name in ("data", "policy"):
         if name in values and not values[name]:
@@ -208,8 +219,8 @@ def _family_tree_size(dataset: str) -> int:
 
 
 def number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
-    """From 1 on, or ALL where the option takes it."""
-    if value is None or (value == ALL and ALL in str(parameter.metavar)):
+    """From 1 on, or ALL or AUTO where the option takes it."""
+    if value is None or (value in (ALL, AUTO) and f"|{value}" in str(parameter.metavar)):
         return value
     if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1):
         raise click.BadParameter(f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter)
@@ -228,11 +239,12 @@ def _option(name: str, metavar: str, meaning: str, default: str | None = None, k
         type=kind,
         default=None,
         metavar=metavar,
-        callback=number if metavar in ("N", f"N|{ALL}") else None,
+        callback=number if metavar in ("N", f"N|{ALL}", f"N|{AUTO}") else None,
         help=f"{meaning}  [{default}]",
     )
 
 
+_LAYOUT = click.Choice(LAYOUTS)
 _COMMAND = click.Command(
     name="linkpred",
     add_help_option=False,
@@ -262,11 +274,15 @@ _COMMAND = click.Command(
         _option("dtype", "|".join(DTYPES), "Number format of the policy.", kind=click.Choice(DTYPES)),
         _option("policy", "FILE", "The policy's state_dict.", _UNSET["policy"]),
         _option("selection", "|".join(SELECTIONS), "Which atom of a state is resolved.", kind=click.Choice(SELECTIONS)),
-        _option("max_atoms", "N", "Cap on the atoms of a state (A)."),
-        _option("max_children", "N", "Cap on the children of a state (S)."),
+        _option("max_atoms", "N|auto", "Cap on the atoms of a state (A); auto: none can be dropped at this depth."),
+        _option("max_children", "N|auto", "Cap on the children of a state (S); auto: none can be dropped."),
         _option("children_width", "N", "Slots for children; more do not change results.", "max-children"),
         _option("fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]),
         _option("rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]),
+        _option("layout", "|".join(LAYOUTS), "Candidates of a slot: the next ones, or its own.", kind=_LAYOUT),
+        _option("compile", "|".join(PARTS), "What a compiled mode compiles.", kind=click.Choice(PARTS)),
+        _option("choices", "N", "Choices in one call of the strategy stepped."),
+        click.Option(["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
         _option(

@@ -31,15 +31,21 @@ from kgprof.workloads.linkpred.proof import State
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
+# Rows for the variables of a state, however many atoms it may have: so neither weights nor shapes depend on that cap.
+# Up to 6 atoms each variable has its own; beyond that variable 13 shares the row of the first, and so on.
+VARIABLES = 12
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicySizes:
-    """``predicates`` and ``terms`` count table rows, PAD's row 0 among them."""
+    """``predicates`` and ``terms`` count table rows, PAD's row 0 among them; ``terms`` ends with the variables'."""
 
     predicates: int
     terms: int
     embedding: int
     hidden: int
     layers: int
+    names: int = 0  # of terms that states may hold, PAD among them; above ``terms`` the variables share rows
 
 
 class Choice(NamedTuple):
@@ -66,12 +72,17 @@ class PolicyNetwork(nn.Module):
     device, and float32's are float64's rounded."""
 
     scale: float
+    row: Tensor | None  # int64 [names], the table's row of each term, where the two are not the same
 
     def __init__(self, sizes: PolicySizes, dtype: torch.dtype, seed: int) -> None:
         super().__init__()
         self.sizes = sizes
         self.predicate = nn.Embedding(sizes.predicates, sizes.embedding, dtype=dtype)
         self.term = nn.Embedding(sizes.terms, sizes.embedding, dtype=dtype)
+        row = torch.arange(sizes.names)
+        first = sizes.terms - VARIABLES
+        row = torch.where(row < first, row, first + (row - first) % VARIABLES)
+        self.register_buffer("row", row if sizes.names > sizes.terms else None, persistent=False)
         self.projection = nn.Linear(sizes.embedding, sizes.hidden, dtype=dtype)
         self.blocks = nn.ModuleList(ResidualBlock(sizes.hidden, dtype) for _ in range(sizes.layers))
         self.scale = 1.0 / math.sqrt(sizes.hidden)
@@ -98,6 +109,8 @@ class PolicyNetwork(nn.Module):
     def embed(self, atoms: Tensor) -> Tensor:
         """[..., 3] -> [..., embedding]."""
         predicate, subject, object_ = atoms.unbind(-1)
+        if self.row is not None:
+            subject, object_ = self.row[subject], self.row[object_]
         return self.predicate(predicate) + self.term(subject) - self.term(object_)  # type: ignore[no-any-return]
 
     def encode(self, states: Tensor) -> Tensor:
@@ -155,7 +168,7 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
         reason = str(error).partition("\n")[0]
         raise InputError(f"not a file that torch.load(weights_only=True) reads: {reason}", path=path) from error
     if problem := _mismatch(weights, policy.state_dict()):
-        hint = "the weights must fit the data set and the options --embedding, --hidden, --layers and --max-atoms"
+        hint = "the weights must fit the data set and the options --embedding, --hidden and --layers"
         raise InputError(problem, path=path, hint=hint)
     policy.load_state_dict(weights)
     policy.clear_padding()

@@ -1,4 +1,5 @@
-"""One queue for all slots: candidates 0..N-1 are handed out in order, and no slot owns a share of them.
+"""One queue for all slots: candidates 0..N-1 are handed out in order, and no slot owns a share of them. The transposed
+layout is the other way: each slot has the candidates of its own queries, and idles when it is through with them.
 
 B slots work on N candidates. A slot without a candidate, and a slot that has no result to write, hold index N: row N
 of every table is a trash row, so that nothing has to be clamped to a real index. Clamping would overwrite candidate 0
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 
 class Handout(NamedTuple):
-    """What ``hand_out`` gave: ``candidate`` int64 [B] (N: none was left), ``head`` int64 [] (the next one in line)."""
+    """What ``hand_out`` gave: ``candidate`` int64 [B] (N: none was left), ``head`` (what is next: int64 [], or [B])."""
 
     candidate: Tensor
     head: Tensor
@@ -30,6 +33,27 @@ def hand_out(head: Tensor, asking: Tensor, size: int) -> Handout:
     given = asking & (position < size)
     candidate = torch.where(given, position, size)
     return Handout(candidate, torch.clamp(head + order[-1], max=size))
+
+
+def own_shares(queries: npt.NDArray[np.int64], slots: int) -> tuple[Tensor, Tensor]:
+    """The transposed layout: slot b works on the candidates of the queries b, b + B, b + 2B ...
+
+    ``queries`` int64 [N] is the query of each candidate. Answers the slots' first candidates (int64 [B]) and the one
+    that follows each candidate in its slot (int64 [N + 1]); N where there is none.
+    """
+    size = len(queries)
+    order = np.lexsort((queries, queries % slots))
+    owner = (queries % slots)[order]
+    first, following = np.full(slots, size), np.full(size + 1, size)
+    begins = np.diff(owner, prepend=-1) > 0
+    first[owner[begins]] = order[begins]
+    following[order[:-1]] = np.where(begins[1:], size, order[1:])
+    return torch.from_numpy(first), torch.from_numpy(following)
+
+
+def hand_out_own(head: Tensor, asking: Tensor, following: Tensor) -> Handout:
+    """As ``hand_out``, where ``head`` int64 [B] is the next candidate of each slot's own share."""
+    return Handout(torch.where(asking, head, following.shape[0] - 1), torch.where(asking, following[head], head))
 
 
 def result_row(candidate: Tensor, finished: Tensor, size: int) -> Tensor:

@@ -12,6 +12,7 @@ With ``higher`` corruptions scored above the query and ``equal`` ones level with
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -78,12 +79,13 @@ def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
     return first, last
 
 
-# What a rule for ties makes of the places: sums over the queries, of 1/rank and of the hits at each of HITS_AT.
+# What a rule for ties makes of the places: sums over the queries, of 1/rank and of the hits at each of HITS_AT. They
+# are rounded once, in the end, so that no order of the queries changes them.
 _Sums = tuple[float, tuple[float, ...]]
 
 
 def _at_rank(ranks: Floats) -> _Sums:
-    return float((1.0 / ranks).sum()), tuple(float((ranks <= k).sum()) for k in HITS_AT)
+    return math.fsum(1.0 / ranks), tuple(float((ranks <= k).sum()) for k in HITS_AT)
 
 
 def _expected(first: Places, last: Places) -> _Sums:
@@ -92,7 +94,7 @@ def _expected(first: Places, last: Places) -> _Sums:
     # Summed place by place: a difference of two harmonic numbers would lose the digits that they share.
     means = [reciprocals[low - 1 : high].mean() for low, high in zip(first, last, strict=True)]
     hits = (np.clip(k - first + 1, 0, places) / places for k in HITS_AT)
-    return float(np.sum(means)), tuple(float(share.sum()) for share in hits)
+    return math.fsum(means), tuple(math.fsum(share) for share in hits)
 
 
 TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {

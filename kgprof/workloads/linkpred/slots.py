@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -16,19 +18,32 @@ from kgprof import model as m
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
-from kgprof.workloads.linkpred.queue import hand_out, load, with_trash_row
+from kgprof.workloads.linkpred.queue import hand_out, hand_out_own, load, own_shares, with_trash_row
 from kgprof.workloads.linkpred.unification import Engine
 
 
 class Problem(nn.Module):
     """What is to be proved, on one device. A module, so that its tables reach the compiled graph as static addresses.
 
-    ``triples`` is int64 [N, 3]; ``depth`` is the number of choices that a proof may take.
+    ``triples`` is int64 [N, 3]; ``depth`` is the number of choices that a proof may take. ``queries`` (int64 [N], the
+    query of each candidate) asks for the transposed layout of queue.py.
     """
 
     goals: Tensor  # int32 [N + 1, 3], queue.with_trash_row of the triples
+    first: Tensor  # what a slot begins with: int64 [], or [B] in the transposed layout
+    following: Tensor | None  # int64 [N + 1] in the transposed layout
 
-    def __init__(self, engine: Engine, policy: PolicyNetwork, triples: Tensor, *, batch_size: int, depth: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        policy: PolicyNetwork,
+        triples: Tensor,
+        *,
+        batch_size: int,
+        depth: int,
+        queries: npt.NDArray[np.int64] | None = None,
+        choices: int = 1,
+    ) -> None:
         super().__init__()
         self.engine = engine
         self.policy = policy
@@ -36,6 +51,12 @@ class Problem(nn.Module):
         self.size = triples.shape[0]  # N; as an index it stands for no candidate
         self.batch_size = batch_size
         self.depth = depth
+        self.choices = choices  # of a call of the strategy `stepped`
+        first, following = torch.zeros((), dtype=torch.int64, device=triples.device), None
+        if queries is not None:
+            first, following = own_shares(queries, batch_size)
+        self.register_buffer("first", first)
+        self.register_buffer("following", following)
 
     def derive(self, states: Tensor, candidate: Tensor) -> Children:
         """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom is no fact."""
@@ -79,7 +100,7 @@ class Carried(NamedTuple):
     """All that one step leaves for the next."""
 
     slots: Slots
-    head: Tensor  # int64 [], the queue's next candidate
+    head: Tensor  # the next candidate: int64 [] of the queue, or [B] of each slot's share
     tally: Tally
     done: Tensor  # bool [], no slot holds a candidate any more
     children: Children | None  # where a strategy keeps them from one step to the next
@@ -140,7 +161,10 @@ def classify(proved: Tensor, overflowed: Tensor, failed: Tensor) -> Tensor:
 
 def refill(problem: Problem, moved: Moved, head: Tensor, asking: Tensor) -> tuple[Slots, Tensor]:
     """Empty the idle slots and load those that ask (bool [B], among the idle) from the queue: (slots, new head)."""
-    handout = hand_out(head, asking, problem.size)
+    if problem.following is None:
+        handout = hand_out(head, asking, problem.size)
+    else:
+        handout = hand_out_own(head, asking, problem.following)
     slots, idle = moved.slots, moved.idle
     queries = load(problem.goals, handout.candidate, slots.states.shape[1])
     refilled = Slots(
@@ -198,7 +222,7 @@ class SlotStrategy(nn.Module):
                 depth=torch.zeros((batch,), dtype=torch.int32, device=device),
                 overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
             ),
-            head=torch.zeros((), dtype=torch.int64, device=device),
+            head=problem.first.clone(),
             tally=Tally(
                 dropped=torch.zeros(4, dtype=torch.int64, device=device),
                 nans=torch.zeros((), dtype=torch.int64, device=device),
@@ -213,18 +237,32 @@ class SlotStrategy(nn.Module):
         slots = Slots(self.candidate, self.states, self.depth, self.overflowed)
         return Carried(slots, self.head, Tally(self.dropped, self.nans), self.done, children)
 
+    @staticmethod
+    def room(batch_size: int, choices: int) -> int:
+        """How many choices a step can make: one in each slot, unless the strategy says otherwise."""
+        return batch_size
+
     def step(self) -> Stepped:
         """Pure: reads the buffers and writes none. A step after the end finds empty slots only, and is harmless."""
         raise NotImplementedError
 
     def commit(self, stepped: Stepped) -> None:
         """Copy what ``step`` returned into the buffers, at their fixed addresses, and scatter the results."""
-        torch._foreach_copy_(self.carried().tensors(), stepped.carried.tensors())
+        self._copy(stepped.carried)
         self.outcome.scatter_(0, stepped.row, stepped.outcome)
         self.depths.scatter_(0, stepped.row, stepped.depth)
 
+    def _copy(self, source: Carried) -> None:
+        """One call for each dtype: on CUDA a list of several falls apart into a copy for each tensor."""
+        by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        for pair in zip(self.carried().tensors(), source.tensors(), strict=True):
+            for tensors, tensor in zip(by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True):
+                tensors.append(tensor)
+        for targets, sources in by_dtype.values():
+            torch._foreach_copy_(targets, sources)
+
     def reset(self) -> None:
         """Back to the start, at the same addresses."""
-        torch._foreach_copy_(self.carried().tensors(), self.initial().tensors())
+        self._copy(self.initial())
         self.outcome.fill_(UNFINISHED)
         self.depths.zero_()

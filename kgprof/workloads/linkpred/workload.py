@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from kgprof import model as m
@@ -14,8 +15,8 @@ from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
-from kgprof.workloads.linkpred.options import LinkpredOptions, load_graph, parse
-from kgprof.workloads.linkpred.policy import GreedyChooser, PolicyNetwork, PolicySizes, load_weights
+from kgprof.workloads.linkpred.options import TRANSPOSED, LinkpredOptions, load_graph, parse
+from kgprof.workloads.linkpred.policy import VARIABLES, GreedyChooser, PolicyNetwork, PolicySizes, load_weights
 from kgprof.workloads.linkpred.proof import Prover
 from kgprof.workloads.linkpred.sampler import Candidates, sample
 from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
@@ -57,6 +58,7 @@ class LinkPrediction:
             facts=options.fact_fanout,
             rules=options.rule_fanout,
             selection=options.selection,
+            depth=options.depth,
         )
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
@@ -88,10 +90,13 @@ class LinkPrediction:
         # Process-wide, like the option it stands for; each run has a process of its own.
         torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
         if issubclass(strategy, SlotStrategy):
-            search: Search = SlotSearch(strategy(self.problem(device)), run.mode)
+            search: Search = SlotSearch(
+                strategy(self.problem(device)), run.mode, part=self.options.compile, marked=self.options.mark_steps
+            )
             settings = self.settings()
         elif issubclass(strategy, Levels):
-            search, settings = strategy(self.problem(device), run.mode), self.settings()
+            search = strategy(self.problem(device), run.mode, part=self.options.compile)
+            settings = self.settings()
         else:
             search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
             settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says
@@ -111,15 +116,25 @@ class LinkPrediction:
             torch.from_numpy(self.candidates.triples),
             batch_size=self.options.batch_size,
             depth=self.options.depth,
+            queries=self._queries() if self.options.layout == TRANSPOSED else None,
+            choices=self.options.choices,
         )
         return problem.to(device)
+
+    def _queries(self) -> npt.NDArray[np.int64]:
+        """int64 [N]: the query that each candidate is of; padding, which is of none, is spread over the slots."""
+        of = np.arange(len(self.candidates.triples))
+        query, side, column = np.nonzero(self.candidates.slots >= 0)
+        of[self.candidates.slots[query, side, column]] = query
+        return of
 
     def policy(self) -> PolicyNetwork:
         """On the CPU, with the weights of ``--policy`` or seeded random ones."""
         options = self.options
         sizes = PolicySizes(
             predicates=FIRST_PREDICATE + len(self.graph.predicates),
-            terms=1 + len(self.graph.constants) + 2 * self.caps.atoms,
+            terms=1 + len(self.graph.constants) + VARIABLES,
+            names=1 + len(self.graph.constants) + 2 * self.caps.atoms,
             embedding=options.embedding,
             hidden=options.hidden,
             layers=options.layers,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 from kgprof.errors import UsageError
 from kgprof.workloads.linkpred import caps as caps_module
 from kgprof.workloads.linkpred.caps import Caps, Dropped, Selection, fact_fanout, free_goals
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
+from kgprof.workloads.linkpred.policy import VARIABLES
 from kgprof.workloads.linkpred.proof import Prover
+from kgprof.workloads.linkpred.strategies.fused import Fused
 from tests.workloads.linkpred import written
+from tests.workloads.linkpred.evaluations import evaluate, reference, same, workload
 from tests.workloads.linkpred.random_graphs import random_graph
 
 # p: 3 facts from a, 2 into c; q: 4 into e; r: 5 from a.
@@ -118,3 +122,30 @@ def searched(graph: KnowledgeGraph, caps: Caps, selection: Selection) -> tuple[i
 def test_a_cap_that_leaves_nothing_is_refused(caps: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Caps(**{"atoms": 4, "children": 4, "width": 4, "facts": 4, "rules": 4, **caps})
+
+
+def test_caps_taken_from_the_data_drop_nothing() -> None:
+    """At a depth where 6 atoms or 3 children would."""
+    dropping = workload("--max-atoms", "2")
+    free = workload("--max-atoms", "auto", "--max-children", "auto")
+    longest = max(len(rule.body) for rule in free.graph.rules)
+
+    assert any(reference(dropping).dropped)
+    assert free.caps.atoms == 1 + free.options.depth * (longest - 1)
+    assert free.caps.children == free.caps.width == free.caps.facts + free.caps.rules
+    assert not any(reference(free).dropped)
+    assert same(evaluate(free, Fused).found, reference(free))
+
+
+def test_neither_weights_nor_shapes_depend_on_the_caps() -> None:
+    """21 atoms have 42 variables, more than the table has rows for."""
+    few, many = (workload("--max-atoms", atoms).policy() for atoms in ("3", "21"))
+
+    assert {name: tensor.shape for name, tensor in few.state_dict().items()} == {
+        name: tensor.shape for name, tensor in many.state_dict().items()
+    }
+    assert all(torch.equal(one, many.state_dict()[name]) for name, one in few.state_dict().items())
+    state = torch.tensor([[[3, 1, few.sizes.terms - VARIABLES]]], dtype=torch.int32)
+    assert torch.equal(few.encode(state), many.encode(state))
+    # The 13th variable has the first one's row.
+    assert torch.equal(many.encode(state + torch.tensor([0, 0, VARIABLES])), many.encode(state))

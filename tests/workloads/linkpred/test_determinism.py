@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+import torch
 
-from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.evaluator import Found, SlotSearch
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE
 from kgprof.workloads.linkpred.options import LinkpredOptions
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
@@ -17,12 +19,15 @@ from kgprof.workloads.linkpred.sampler import Candidates
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
+from kgprof.workloads.linkpred.strategies.recycled import Recycled
+from kgprof.workloads.linkpred.strategies.sequential import Sequential
+from kgprof.workloads.linkpred.strategies.stepped import FusedSteps
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.workload import LinkPrediction
-from tests.workloads.linkpred.evaluations import evaluate, one_thread, reference, same, workload, wrong_rows
+from tests.workloads.linkpred.evaluations import CPU, evaluate, one_thread, reference, same, workload, wrong_rows
 from tests.workloads.linkpred.random_graphs import random_graph
 
-KINDS = (Batched, TorchCond, Fused)
+KINDS = (Batched, Recycled, TorchCond, Fused, FusedSteps)
 
 
 @pytest.fixture(autouse=True)
@@ -100,11 +105,16 @@ def every_triple_of_a_random_graph(seed: int) -> LinkPrediction:
     return LinkPrediction(options, graph, candidates, seed)
 
 
-@pytest.mark.parametrize("kind", [Batched, Fused], ids=by_name)
-def test_random_graphs_under_tight_caps(kind: type[SlotStrategy]) -> None:
+OTHERS = [pytest.param(kind, 100, marks=pytest.mark.long) for kind in (*KINDS, Sequential)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "graphs"), [(Batched, 20), (Fused, 20), *OTHERS], ids=lambda each: str(getattr(each, "name", each))
+)
+def test_random_graphs_under_tight_caps(kind: type[SlotStrategy], graphs: int) -> None:
     dropped = np.zeros(4, dtype=np.int64)
     outcomes: set[int] = set()
-    for seed in range(20):
+    for seed in range(graphs):
         of = every_triple_of_a_random_graph(seed)
         truth = reference(of)
         assert same(evaluate(of, kind).found, truth), seed
@@ -113,6 +123,51 @@ def test_random_graphs_under_tight_caps(kind: type[SlotStrategy]) -> None:
 
     assert dropped.min() > 0
     assert outcomes == {PROVED, FAILED, TRUNCATED, OVERFLOW}
+
+
+@pytest.mark.parametrize("batch_size", [7, 64])
+@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def test_each_slot_with_the_candidates_of_its_own_queries(kind: type[SlotStrategy], batch_size: int) -> None:
+    """40 queries: 7 slots take several each, and of 64 slots 24 get none."""
+    of = workload("--batch-size", str(batch_size), "--layout", "transposed")
+
+    assert same(evaluate(of, kind).found, reference(workload()))
+
+
+def test_slots_that_take_their_own_queries_take_more_steps() -> None:
+    queue, own = (evaluate(workload("--batch-size", "64", *args), Recycled) for args in ((), ("--layout=transposed",)))
+
+    # 8 candidates of a query one after the other, where 320 candidates in 64 slots are 5 each.
+    assert own.evaluation.steps > 1.3 * queue.evaluation.steps
+
+
+@pytest.mark.parametrize("choices", [1, 3, 50])
+def test_any_number_of_choices_in_a_call(choices: int) -> None:
+    found = evaluate(workload("--batch-size", "64", "--choices", str(choices)), FusedSteps)
+
+    assert same(found.found, reference(workload()))
+    one_by_one = evaluate(workload("--batch-size", "64"), Fused).evaluation.steps
+    assert found.evaluation.steps == math.ceil(one_by_one / choices)
+
+
+@pytest.mark.parametrize("part", ["engine", "policy"])
+@pytest.mark.parametrize("kind", [Batched, TorchCond, FusedSteps], ids=by_name)
+def test_only_a_part_is_compiled(kind: type[SlotStrategy], part: str) -> None:
+    captured: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., object]:
+        captured.append(graph)
+        return graph.forward
+
+    of = workload("--batch-size", "64")
+    search = SlotSearch(kind(of.problem(CPU)), "default", backend, part=part)
+    while not search.done:
+        search.advance()
+
+    assert same(search.found(), reference(workload()))
+    linear = [node for graph in captured for node in graph.graph.nodes if "linear" in str(node.target)]
+    assert captured
+    assert bool(linear) is (part == "policy")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=by_name)

@@ -64,7 +64,25 @@ def test_it_is_what_the_workload_counts() -> None:
     assert whole()["dropped"] == msgspec.structs.asdict(counted.dropped)
     assert sum(whole()["proof_lengths"].values()) == counted.proved > 0
     assert whole()["candidates"] == counted.candidates == 320
-    assert 0 < whole()["occupancy"] <= 1
+    assert whole()["occupancy"] is None  # a level is no batch
+
+
+def test_occupancy_is_the_share_of_the_slots_that_went_forward() -> None:
+    """Alone in its slot a candidate leaves none idle; slots that wait for the others of their query do."""
+    rooms = {
+        args: evaluated(*args)["occupancy"]
+        for args in (
+            ("--strategy", "sequential", "--queries", "4"),
+            ("--strategy", "recycled"),
+            ("--strategy", "recycled", "--layout", "transposed"),
+            ("--strategy", "stepped", "--choices", "2"),
+        )
+    }
+    alone, queue, own, stepped = rooms.values()
+
+    assert 0.8 < alone <= 1  # of sequential's steps one loads
+    assert 0 < own < queue < 1
+    assert 0 < stepped < 1
 
 
 @pytest.mark.parametrize(
@@ -173,6 +191,31 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"evaluation\.json: is damaged") as error:
         evaluated("--resume", tmp_path)
     assert "begin another one with --checkpoint" in error.value.hint
+
+
+@pytest.mark.parametrize("bounds", [[], [0], [0, 7, 7, 40], [0, 10**9], [5, 40]], ids=str)
+def test_chunks_that_do_not_hold_the_queries_are_one_sentence(tmp_path: Path, bounds: list[int]) -> None:
+    evaluated("--checkpoint", tmp_path)
+    manifest = tmp_path / chunks.MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "bounds": bounds}))
+
+    with pytest.raises(InputError, match="its chunks do not hold the queries"):
+        evaluated("--resume", tmp_path)
+
+
+def test_what_drops_nothing_is_named() -> None:
+    text, _ = evaluation.main([*TREE, *TINY, "--quiet", "--max-atoms", "2"])
+
+    assert "with --max-atoms auto none does" in text
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
+def test_a_variable_of_torchrun_that_is_no_number(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for variable in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(variable, "two" if variable == name else "2")
+
+    with pytest.raises(UsageError, match=f"{name} is no number"):
+        evaluation.main([*ARGS])
 
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,12 @@ def test_every_option_is_read(tmp_path: Path) -> None:
         "--children-width": "15",
         "--fact-fanout": "16",
         "--rule-fanout": "17",
+        "--choices": "19",
         "--max-steps": "18",
         "--near-tie-threshold": "0.5",
     }
     words = ["--dataset=family-tree:240", "--dtype=float32", "--selection=leftmost", "--allow-tf32"]
+    words += ["--layout=transposed", "--compile=engine", "--mark-steps"]
     args = [*words, *(word for pair in numbers.items() for word in pair)]
 
     assert parse([*args, "--policy", str(policy)]) == LinkpredOptions(
@@ -70,6 +72,10 @@ def test_every_option_is_read(tmp_path: Path) -> None:
         rule_fanout=17,
         selection="leftmost",
         policy=policy,
+        layout="transposed",
+        compile="engine",
+        choices=19,
+        mark_steps=True,
         max_steps=18,
         allow_tf32=True,
         near_tie_threshold=0.5,
@@ -84,7 +90,6 @@ def test_preset_seed_is_the_seed_documents_sizes() -> None:
         hidden=256,
         layers=8,
         max_children=120,
-        children_width=120,
         max_atoms=6,
         depth=20,
         batch_size=256,
@@ -95,7 +100,7 @@ def test_preset_seed_is_the_seed_documents_sizes() -> None:
 def test_what_is_given_overrides_the_preset_on_either_side_of_it() -> None:
     assert parse(["--depth", "7", "--preset", "seed"]).depth == 7
     assert parse(["--preset", "seed", "--max-children", "8", "--dtype=float64"]) == replace(
-        parse(["--preset", "seed"]), max_children=8, children_width=8, dtype="float64"
+        parse(["--preset", "seed"]), max_children=8, dtype="float64"
     )
 
 
@@ -104,7 +109,7 @@ def test_a_directory_starts_from_wider_caps(monkeypatch: pytest.MonkeyPatch) -> 
 
     given = parse(["--data", "kg/places_prolog"])
 
-    assert given == replace(DEFAULTS, data=KG / "places_prolog", max_atoms=6, max_children=32, children_width=32)
+    assert given == replace(DEFAULTS, data=KG / "places_prolog", max_atoms=6, max_children=32)
     assert parse(["--data", "kg/places_prolog", "--max-children", "5"]).max_children == 5
     assert parse(["--data", "kg/places_prolog", "--preset", "seed"]).max_children == 120
 
@@ -157,8 +162,6 @@ def test_bad_values_are_refused(args: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ["--layout", "transposed"],
-        ["--layout=transposed"],
         ["--chunk", "5"],
         ["--chunk-size=5"],
         ["--chunk-bytes", "5"],
@@ -221,3 +224,11 @@ def test_reading_options_and_graphs_needs_no_torch() -> None:
     program = f"import sys; sys.modules['torch'] = None; from kgprof.workloads.linkpred import {modules}"
 
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3], timeout=60)
+
+
+def test_caps_that_drop_nothing_are_asked_for_by_auto() -> None:
+    given = parse(["--max-atoms", "auto", "--max-children=auto"])
+
+    assert (given.max_atoms, given.max_children) == (None, None)
+    assert given.as_text()["max_atoms"] == "auto"
+    assert "--children-width" in refused("--max-children=auto", "--children-width", "9").message

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.workloads.linkpred.queue import hand_out, load, result_row, with_trash_row
+from kgprof.workloads.linkpred.queue import (
+    hand_out,
+    hand_out_own,
+    load,
+    own_shares,
+    result_row,
+    with_trash_row,
+)
 
 
 def test_asking_slots_get_the_next_candidates_in_slot_order() -> None:
@@ -67,3 +77,29 @@ def test_without_candidates_there_is_still_the_trash_row() -> None:
     goals = with_trash_row(torch.zeros((0, 3), dtype=torch.int32))
 
     assert load(goals, torch.tensor([0]), 2).tolist() == [[[0, 0, 0], [0, 0, 0]]]
+
+
+@given(queries=st.lists(st.integers(0, 9), max_size=40), slots=st.integers(1, 12))
+def test_own_shares_hold_every_candidate_once(queries: list[int], slots: int) -> None:
+    first, following = own_shares(np.array(queries, dtype=np.int64), slots)
+    size = len(queries)
+    handed: list[list[int]] = [[] for _ in range(slots)]
+    head = first
+    for _ in range(size + 1):
+        handout = hand_out_own(head, torch.ones(slots, dtype=torch.bool), following)
+        for slot, candidate in enumerate(handout.candidate.tolist()):
+            handed[slot] += [candidate] if candidate < size else []
+        head = handout.head
+
+    assert sorted(itertools.chain.from_iterable(handed)) == [*range(size)]
+    for slot, mine in enumerate(handed):
+        assert [(queries[candidate], candidate) for candidate in mine] == sorted(
+            (query, candidate) for candidate, query in enumerate(queries) if query % slots == slot
+        )
+
+
+def test_a_slot_that_does_not_ask_keeps_its_place() -> None:
+    first, following = own_shares(np.array([0, 0, 1, 1]), 2)
+    handout = hand_out_own(first, torch.tensor([True, False]), following)
+
+    assert (handout.candidate.tolist(), handout.head.tolist()) == ([0, 4], [1, 2])

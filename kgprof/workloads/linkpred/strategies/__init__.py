@@ -7,21 +7,29 @@ from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.levels import Levels
+from kgprof.workloads.linkpred.strategies.looped import Looped
+from kgprof.workloads.linkpred.strategies.recycled import Recycled
 from kgprof.workloads.linkpred.strategies.reference import Reference
+from kgprof.workloads.linkpred.strategies.sequential import Sequential
+from kgprof.workloads.linkpred.strategies.stepped import FusedSteps
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.loading import did_you_mean
 
 Strategy = type[SlotStrategy] | type[Levels] | type[Reference]
 
 STRATEGIES: tuple[Strategy, ...] = (
+    Sequential,
     Batched,
+    Recycled,
     TorchCond,
     Fused,
+    FusedSteps,
+    Looped,
     Levels,
     Reference,
 )
 
-LATER = ("sequential", "recycled", "stepped", "triton")  # known by name, so that asking for one is told so
+LATER = ("triton",)  # known by name, so that asking for one is told so
 
 
 def by_name(name: str) -> Strategy:

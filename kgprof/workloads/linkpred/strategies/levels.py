@@ -51,7 +51,7 @@ class Levels:
     summary: ClassVar[str] = "Depth by depth, each distinct state of all candidates is derived and scored once."
     modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
 
-    def __init__(self, problem: Problem, mode: str, backend: str = "inductor") -> None:
+    def __init__(self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step") -> None:
         self.problem = problem
         kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
@@ -59,8 +59,10 @@ class Levels:
         self._encode: Callable[..., Any] = problem.policy.encode
         if mode != m.EAGER:
             # How many states there are is known only when the level is reached, so the sizes are dynamic.
-            self._derive = torch.compile(problem.engine.derive, dynamic=True, backend=backend)
-            self._encode = torch.compile(problem.policy.encode, dynamic=True, backend=backend)
+            if part != "policy":
+                self._derive = torch.compile(problem.engine.derive, dynamic=True, backend=backend)
+            if part != "engine":
+                self._encode = torch.compile(problem.policy.encode, dynamic=True, backend=backend)
         self.outcome = torch.empty(size, dtype=torch.int8, device=device)
         self.depths = torch.empty(size, dtype=torch.int32, device=device)
         self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state

@@ -25,6 +25,7 @@ class Reference:
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "Plain Python, one candidate at a time: the reference for the others."
     modes: ClassVar[tuple[str, ...]] = (m.EAGER,)
+    problem: ClassVar[None] = None
 
     def __init__(self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int) -> None:
         self._prover = prover

@@ -1,0 +1,29 @@
+"""``fused``, several choices in one call: nothing is copied into the buffers and nothing read back in between.
+
+In reduce-overhead the call is one CUDA graph. What one choice leaves is what the next one reads, in memory of the
+graph's own, so only the last is copied. Choices after the end find empty slots and change nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
+from kgprof.workloads.linkpred.strategies.fused import fused_step
+
+
+class FusedSteps(SlotStrategy):
+    name = "stepped"
+    summary = "As fused, several choices in one call; the host asks after each call whether all are done."
+
+    @staticmethod
+    def room(batch_size: int, choices: int) -> int:
+        return batch_size * choices
+
+    def step(self) -> Stepped:
+        now, results = self.carried(), []
+        for _ in range(self.problem.choices):
+            stepped = fused_step(self.problem, now)
+            now = stepped.carried
+            results.append(stepped[1:])
+        return Stepped(now, *(torch.cat(column) for column in zip(*results, strict=True)))
