@@ -90,6 +90,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         rank_balance=balance,
         differences=changed,
         accepted=entries,
+        in_turn=header.in_turn,
         kind_overrides=tuple(
             msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in kernel_rows))
             for override in kind_overrides
