@@ -968,7 +968,7 @@ def datasets(form: str) -> int:
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
 def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
-    """Write a workflow that profiles a pull request's base and head on one runner and compares them.
+    """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
 
     Actions are pinned by commit, kgprof and torch by the versions that are installed here. Check what it installs
     before you commit it. The last line on stdout is the file's path.
