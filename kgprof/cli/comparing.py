@@ -1,4 +1,4 @@
-"""`kgprof compare`: two Recordings as they stand, or two checkouts that are recorded in turn first."""
+"""`kgprof compare`: two Recordings as they stand, more than two, or two checkouts that are recorded in turn first."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor, redacted
 from kgprof.cli import reading, writing
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import SHEET_FORMATS, Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, method_of
 from kgprof.compare import compare as compared
+from kgprof.compare.history import history
 from kgprof.compare.intervals import looks
 from kgprof.compare.verdict import metric_words
-from kgprof.errors import NoBaseError, UsageError
+from kgprof.errors import EXIT_OK, NoBaseError, UsageError
 from kgprof.reading import layout
-from kgprof.record import default_folder, in_turn
+from kgprof.record import default_folder, in_turn, refuse_other_platforms, store
 from kgprof.record.job import Checkout
 from kgprof.record.private_names import private_names
-from kgprof.record.unfinished import refuse_overwriting
+from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting
+from kgprof.render import sheet
+from kgprof.render.history import sheet as history_sheet
 from kgprof.workloads import loading, programs
 
+HISTORY_FILES = ("history.json", "history.html")
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
@@ -60,6 +64,30 @@ class Comparing:
         writing.emit(self.outputs, found, recording, context=context)
         return found.exit_code
 
+    def history(self, paths: Sequence[Path]) -> int:
+        """EXIT_OK; nothing is run."""
+        sharing, private = self.context.sharing, private_names()
+        for output in self.outputs:
+            if output.form not in SHEET_FORMATS:
+                why = f"a history of {len(paths)} recordings has no format {output.form}"
+                raise UsageError(why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
+        written = [self.output / name for name in HISTORY_FILES] if self.output is not None else []
+        written += [one.path for one in self.outputs if one.path is not None]
+        for path in paths:
+            refuse_overwriting([path, *self.inputs], written, reading.recording_of(path))
+        if self.output is not None:
+            refuse_in_the_way(self.output, HISTORY_FILES)
+        read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
+        shown = [redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read]
+        found = history(shown, self.settings, [reading.named_side(path, sharing) for path in paths])
+        page = history_sheet(found)
+        if self.output is not None:
+            made = (m.encode_json(found).decode(), sheet.html(page))
+            store.write_reports(self.output, dict(zip(HISTORY_FILES, made, strict=True)))
+            inform(f"the report is {self.output / HISTORY_FILES[1]}")
+        writing.emit_sheet(self.outputs, page, found, job=self.context.job, otherwise=sheet.text(page))
+        return EXIT_OK
+
     def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         sharing = self.context.sharing
         before, after = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in (base, head))
@@ -75,6 +103,7 @@ class Comparing:
         if (output / BASE).exists() and not (output / BASE / layout.FOLDER / layout.HEADER).is_file():
             why = "already exists and is not a Recording's"
             raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
+        refuse_other_platforms()
         with in_turn.checkouts(base, head, workload) as trees:
             files = [
                 _workload_file(name, tree, workload) for name, tree in zip(("HEAD", "BASE"), trees[::-1], strict=True)
@@ -84,7 +113,8 @@ class Comparing:
             inputs = [*self.inputs, *(file for file in files if file is not None)]
             with making(output.absolute(), inputs, self.outputs, self.context) as work:
                 places = work.folder / BASE, work.folder
-                judge = partial(self._compared, *places, (base, head))
+                one, other = (reading.named_side(Path(given), self.context.sharing) for given in (base, head))
+                judge = partial(self._compared, *places, (one, other))
                 whole = self._record(asked, trees, places, judge, most=most, quiet=quiet)
                 work.check()
                 self.context.interrupted, self.context.writing = not whole, whole

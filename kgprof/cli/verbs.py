@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -623,7 +624,7 @@ def advise(
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD [WORKLOAD]", type=PLACE)
+@click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD [...]", type=PLACE)
 @click.option(
     "--record",
     is_flag=True,
@@ -652,7 +653,13 @@ def advise(
     "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
 )
 @options.accepted_option
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json to this folder.")
+@click.option(
+    "-o",
+    "--output",
+    type=PLACE,
+    metavar="DIR",
+    help="Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]",
+)
 @options.format_option
 @options.recorded_options
 @options.report_options
@@ -682,16 +689,20 @@ def compare(
     With --record both sides are recorded here, process by process in the order ABBA, so that what drifts on this
     machine drifts under both. It ends when every limit is decided, after at most --rounds processes per side.
 
-    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression =
-    {step = 5}). Exit code 0: no regression; 1: a time or a limited metric is worse, results changed, or a finding is
-    new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both sides, or BASE lacks the
-    workload; 6: inconclusive (noise, too few rounds, another environment, or the machine itself changed).
+    More than two recordings A B C ... are shown as a history in that order: each metric as a line and a table, with
+    its change against the first and the previous one (history.html and history.json with -o; exit code 0).
+
+    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: no
+    regression; 1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file;
+    4: the workload died in HEAD; 5: no run is on both sides, or BASE lacks the workload; 6: inconclusive (noise, too
+    few rounds, another environment, or the machine itself changed).
 
     \b
     For example:  kgprof compare --record HEAD^ . my_model.py:step
                   kgprof compare --record ../main . linkpred --max-regression step=2% -- --queries 100
                   kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
+                  kgprof compare v1 v2 v3 -o history
     """
     from kgprof.cli import reading
     from kgprof.cli.comparing import Comparing
@@ -707,15 +718,9 @@ def compare(
         context=ctx.ensure_object(Context),
     )
     if not record:
-        return comparing.recordings(*sides)
-    from kgprof.record import refuse_other_platforms
-
-    refuse_other_platforms()
+        return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
     base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
-
-    def ask() -> m.Options:
-        return options.asked_for(workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
-
+    ask = partial(options.asked_for, workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds, quiet=quiet)
 
 

@@ -9,7 +9,7 @@ from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
 from kgprof.model.options import RunKey
 from kgprof.model.passes import PassName
-from kgprof.model.recording import InTurn
+from kgprof.model.recording import Environment, InTurn
 from kgprof.model.structs import Model, Skipped
 
 
@@ -277,3 +277,34 @@ class Comparison(Model, frozen=True, kw_only=True):
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
     notes: tuple[str, ...] = ()
+
+
+HISTORY_SCHEMA_VERSION = 1
+
+
+class MetricHistory(Model, frozen=True, kw_only=True):
+    """One metric of one run over several recordings. A comparison is None where the run is not on both sides."""
+
+    run: RunKey
+    name: str
+    values: tuple[float | Skipped, ...]  # one a recording; of a time the mean of its rounds' medians (geometric)
+    against_first: tuple[ComparedMetric | None, ...]  # one a recording from the second on
+    against_previous: tuple[ComparedMetric | None, ...]
+
+    @property
+    def changed(self) -> bool:
+        pairs = (*self.against_first, *self.against_previous)
+        known = (MetricVerdict.SAME, MetricVerdict.NOT_OBSERVED)
+        return any(each is None or each.verdict not in known for each in pairs)
+
+
+class History(Model, frozen=True, kw_only=True):
+    """`kgprof compare A B C ...`: more than two recordings of one workload, in the order in which they were given."""
+
+    schema_version: int
+    kgprof_version: str
+    workload: str
+    environment: Environment  # of the last recording
+    recordings: tuple[ComparedSide, ...]
+    metrics: tuple[MetricHistory, ...]
+    environments_differ: tuple[str, ...] = ()  # "torch 2.12 -> 2.13 at the third recording": times are not judged there

@@ -48,7 +48,6 @@ def record_in_turn(
     ``decided`` is asked after as many pairs as each of ``looks`` says. A process that dies costs its pair. Raises
     UsageError and WorkloadError, which name the side, for a workload that cannot be loaded.
     """
-    recorder.refuse_other_platforms()
     options = msgspec.structs.replace(options, rounds=looks[-1] + 1)
     with scratch_folder("kgprof-") as scratch:
         # Head first: where it cannot be loaded either, the workload is wrong and not new.
