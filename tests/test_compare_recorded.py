@@ -34,21 +34,23 @@ def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "-q")
-    (folder / "step.py").write_text(STEP)
+    (folder / "bench").mkdir()
+    (folder / "src").mkdir()
+    (folder / "bench" / "step.py").write_text(STEP)
     for seconds in (0.02, 0.08):
-        (folder / "slow.py").write_text(f"SECONDS = {seconds}\n")
+        (folder / "src" / "slow.py").write_text(f"SECONDS = {seconds}\n")
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", str(seconds))
     return folder
 
 
 def test_the_commit_that_sleeps_longer_is_a_regression(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a working copy that is as the first commit again: HEAD is what stands in the folder, BASE is a commit."""
+    """What the step imports lies in each checkout's own src/."""
     git(repository, "worktree", "add", "--detach", "../faster", "HEAD^")
     out = repository.parent / "out"
 
     done = kgprof(
-        *("compare", "--record", "../faster", "HEAD", "step.py:step", "--rounds", "2", *QUICK, "-o", str(out)),
+        *("compare", "--record", "../faster", "HEAD", "bench/step.py:step", "--rounds", "2", *QUICK, "-o", str(out)),
         cwd=repository,
     )
 
@@ -79,19 +81,19 @@ def test_the_commit_that_sleeps_longer_is_a_regression(repository: Path, capsys:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("--record", "nowhere", "HEAD", "step.py:step"), 2, "BASE nowhere is neither a folder nor a commit"),
-        (("--record", "HEAD", "nowhere", "step.py:step"), 2, "HEAD nowhere is neither a folder nor a commit"),
+        (("--record", "nowhere", "HEAD", "bench/step.py:step"), 2, "BASE nowhere is neither a folder nor a commit"),
+        (("--record", "HEAD", "nowhere", "bench/step.py:step"), 2, "HEAD nowhere is neither a folder nor a commit"),
         (("--record", "HEAD^", ".", "new.py:step"), 5, "BASE has no such workload: new.py: file not found"),
         (("--record", "HEAD^", "HEAD", "new.py:step"), 2, "HEAD: new.py: file not found"),
-        (("--record", "HEAD^", ".", "step.py"), 2, "--record does not work for a script (step.py)"),
+        (("--record", "HEAD^", ".", "bench/step.py"), 2, "--record does not work for a script (bench/step.py)"),
         (("--record", "HEAD^", ".", "/step.py:step"), 2, "/step.py is one file, whichever side is recorded"),
         (("--record", "HEAD^"), 2, "--record needs BASE HEAD [WORKLOAD], got 1 arguments"),
-        (("--record", "HEAD^", ".", "step.py:step", "more"), 2, "--record needs BASE HEAD [WORKLOAD], got 4"),
+        (("--record", "HEAD^", ".", "bench/step.py:step", "more"), 2, "--record needs BASE HEAD [WORKLOAD], got 4"),
         (("a", "b", "--rounds", "5"), 2, "compare runs nothing, so rounds cannot be used"),
         (("a", "b", "--", "--queries", "5"), 2, "compare runs nothing, so -- cannot be used"),
         (("a",), 2, "compare needs BASE and HEAD"),
-        (("--record", "HEAD^", ".", "step.py:step", "--rounds", "1"), 2, "1 is not in the range"),
-        (("--record", "HEAD^", ".", "step.py:step", "-o", "taken"), 2, "taken/base already exists and is not"),
+        (("--record", "HEAD^", ".", "bench/step.py:step", "--rounds", "1"), 2, "1 is not in the range"),
+        (("--record", "HEAD^", ".", "bench/step.py:step", "-o", "taken"), 2, "taken/base already exists and is not"),
     ],
 )
 def test_what_cannot_be_recorded_in_turn_is_refused_before_anything_runs(
