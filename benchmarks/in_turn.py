@@ -54,8 +54,8 @@ import torch
 
 LAYERS = {layers}
 torch.manual_seed(0)
-x = torch.randn(64, 128)
-weight = torch.randn(128, 128) / 12
+x = torch.randn(64, 128, device="{device}")
+weight = torch.randn(128, 128, device="{device}") / 12
 
 
 @torch.compile(backend="eager")
@@ -91,11 +91,11 @@ def options_of(workload: str, device: str) -> m.Options:
     return m.Options(workload="linkpred", workload_args=args, strategies=("fused",), modes=(m.EAGER,), **common)
 
 
-def checkout(workload: str, share: float, folder: Path) -> Checkout:
+def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout:
     """A tree in which the program is slower by ``share``."""
     folder.mkdir()
     if workload == "user":
-        (folder / "step.py").write_text(USER.format(layers=round(40 * (1 + share))))
+        (folder / "step.py").write_text(USER.format(layers=round(40 * (1 + share)), device=device))
         return Checkout(folder=str(folder))
     for part in ("kgprof", "templates", "fixtures/kg"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -159,7 +159,7 @@ def neighbour(wanted: bool) -> Iterator[None]:
 def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Recorder:
     """Its first process has cold caches and is no turn."""
     own = scratch / f"arm-{list(ARMS).index(name)}"
-    tree = checkout(workload, ARMS[name], own)
+    tree = checkout(workload, ARMS[name], own, device)
     rest = own.with_name(f"{own.name}-scratch")
     rest.mkdir()
     options = options_of(workload, device)
