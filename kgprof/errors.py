@@ -4,7 +4,8 @@ KgprofError                 3  kgprof itself failed
 ├── UsageError              2  an option, name or configuration is wrong
 │   ├── InputError          2  a file the user named is missing, unreadable or malformed
 │   └── OutputError         2  a place that cannot be written, or a disk that is full
-└── WorkloadError           4  the workload raised, was killed or timed out
+├── WorkloadError           4  the workload raised, was killed or timed out
+└── NoBaseError             5  the base of a comparison cannot run the workload
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ class InputError(UsageError):
 
 class OutputError(UsageError):
     """What is to be written cannot be: no room, no right, a file system that is read-only."""
+
+
+class NoBaseError(KgprofError):
+    """The workload is new, or cannot be loaded in the base: there is nothing to compare the head with."""
+
+    exit_code = EXIT_NOTHING_MEASURED
 
 
 class WorkloadError(KgprofError):

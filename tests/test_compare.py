@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kgprof import cli
-from kgprof.model import PROFILE_SCHEMA_VERSION, Profile, decode_json, encode_json
+from kgprof.model import PROFILE_SCHEMA_VERSION, History, Profile, decode_json, encode_json
 from kgprof.render import by_name
 from tests.analysis.compared import finding, profile, slower
 from tests.record import handmade
@@ -283,3 +283,40 @@ def test_nothing_is_left_beside_the_inputs(base: Path, worse: Path, capsys: pyte
     here(capsys, "compare", base, worse)
 
     assert sorted(path.name for path in (*base.iterdir(), *worse.iterdir())) == before
+
+
+# ---------------------------------------------------------------- more than two
+
+
+def test_more_than_two_are_a_history(
+    base: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "history"
+
+    code, text, err = here(capsys, "compare", base, worse / "report.html", base, "-o", out)
+    _, document, _ = here(
+        capsys, "compare", base, worse, base, "--format", "json", "-o", out
+    )  # once more, in its place
+
+    assert (code, err) == (0, f"kgprof: the report is {out / 'history.html'}\n")
+    assert "History of linkpred" in text
+    assert "+20.0 %" in text
+    assert "<circle" in (out / "history.html").read_text(encoding="utf-8")
+    found = decode_json((out / "history.json").read_bytes(), History)
+    assert found == decode_json(document.encode(), History)
+    assert [len(metric.values) for metric in found.metrics] == [3] * len(found.metrics)
+
+
+def test_a_history_has_no_form_of_a_gate_and_replaces_no_file_of_others(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "history.html").write_text("mine")
+
+    code, _, err = here(capsys, "compare", base, base, base, "--format", "sarif")
+    other = here(capsys, "compare", base, base, base, "-o", taken)
+
+    assert (code, "has no format sarif" in err) == (2, True)
+    assert (other[0], "history.html already exists" in other[2]) == (2, True)
+    assert (taken / "history.html").read_text() == "mine"

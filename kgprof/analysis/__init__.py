@@ -42,9 +42,8 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
 
     ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern that is none.
     """
-    evidence = Evidence(recording, kind_overrides)
+    evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
     evidence.once(kinds_of)
-    header, plan = recording.header, recording.header.plan
     across = ranks.notes(evidence)
     runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
@@ -90,6 +89,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         rank_balance=balance,
         differences=changed,
         accepted=entries,
+        in_turn=header.in_turn,
         kind_overrides=tuple(
             msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in kernel_rows))
             for override in kind_overrides

@@ -1,4 +1,4 @@
-"""A workflow that profiles both sides of a pull request and compares them, as text to be written into a repository."""
+"""A workflow that records both sides of a pull request in turn and compares them, to be written into a repository."""
 
 from __future__ import annotations
 

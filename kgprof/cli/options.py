@@ -26,6 +26,7 @@ SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if decl
 TIMED_BELOW_S = 60.0  # of a script whose passes were not chosen: a shorter one runs once more for TIMING
 MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
+PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
 SHEET_FORMATS = ("text", "json", "html", "markdown")
 
@@ -315,8 +316,17 @@ seed_option = click.option(
     help="Seed for all random number generators.",
 )
 
-# What every verb takes that runs a workload.
-run_options = in_order(
+# What every verb takes that runs a workload step by step, and some at once.
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULTS.timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    callback=checked_timeout,
+    help="Time limit per child process, in seconds (at most 7 days).",
+)
+step_options = in_order(
     click.option(
         "--strategy",
         "strategies",
@@ -350,17 +360,12 @@ run_options = in_order(
         show_default=True,
         help="How many of these steps are warm-up.",
     ),
+)
+run_options = in_order(
+    step_options,
     output_option,
     seed_option,
-    click.option(
-        "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        default=DEFAULTS.timeout_s,
-        show_default=True,
-        metavar="SECONDS",
-        callback=checked_timeout,
-        help="Time limit per child process, in seconds (at most 7 days).",
-    ),
+    timeout_option,
     click.option(
         "--max-steps",
         type=click.IntRange(min=1),
@@ -378,6 +383,36 @@ run_options = in_order(
     format_option,
     quiet_option,
 )
+
+
+passes_option = click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
+evaluations_option = click.option(
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.evaluations,
+    show_default=True,
+    help="Whole evaluations to time; those after the second run only while time allows.",
+)
+# What `kgprof compare --record` takes beside its own.
+recorded_options = in_order(step_options, passes_option, evaluations_option, seed_option, timeout_option, quiet_option)
+
+
+def refuse_unless_recorded(ctx: click.Context, sides: Sequence[Path], *, record: bool) -> None:
+    """Raises UsageError for too many sides or too few, and for an option of a run without --record."""
+    if record and not 2 <= len(sides) <= 3:
+        raise UsageError(
+            f"--record needs BASE HEAD [WORKLOAD], got {len(sides)} arguments",
+            hint="for example: kgprof compare --record HEAD^ . my_model.py:step",
+        )
+    if record:
+        return
+    if len(sides) < 2:
+        raise UsageError("compare needs BASE and HEAD", hint="give two folders that `kgprof profile` wrote")
+    own = ("rounds", "strategies", "modes", "device", "steps", "warmup", "passes", "evaluations", "seed", "timeout")
+    given = [name for name in own if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    given += ["--"] * bool(ctx.meta.get(WORKLOAD_ARGS))
+    if given:
+        raise UsageError(f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record")
 
 
 def refuse_unwritable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,8 @@ def cli(ctx: click.Context) -> None:
 @click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
 @options.module_option
 @options.run_options
-@click.option("--passes", metavar="PASS,...", callback=options.parsed_passes, help=options.passes_help())
-@click.option(
-    "--evaluations",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.evaluations,
-    show_default=True,
-    help="Whole evaluations to time; those after the second run only while time allows.",
-)
+@options.passes_option
+@options.evaluations_option
 @click.option(
     "--rounds",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
@@ -628,9 +623,20 @@ def advise(
     return advised(sweep_dir, executions, memory_bytes, outputs, ctx.ensure_object(Context))
 
 
-@cli.command()
-@click.argument("base", type=PLACE)
-@click.argument("head", type=PLACE)
+@cli.command(cls=WorkloadCommand)
+@click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD [...]", type=PLACE)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="BASE and HEAD are checkouts (folders, or commits of the repository here): record WORKLOAD in both, in turn.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=2, max=m.MOST_ROUNDS),
+    default=options.PAIRS,
+    show_default=True,
+    help="With --record: time each side in at most N fresh processes; it stops as soon as every limit is decided.",
+)
 @click.option(
     "--max-regression",
     "budgets",
@@ -647,62 +653,75 @@ def advise(
     "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
 )
 @options.accepted_option
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write report.html and report.json to this folder.")
+@click.option(
+    "-o",
+    "--output",
+    type=PLACE,
+    metavar="DIR",
+    help="Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]",
+)
 @options.format_option
+@options.recorded_options
 @options.report_options
 @click.pass_context
 def compare(
     ctx: click.Context,
-    base: Path,
-    head: Path,
+    /,
+    sides: tuple[Path, ...],
+    record: bool,
+    rounds: int,
     budgets: tuple[str, ...],
     fail_on: str | None,
     allow_different_environment: bool,
     accepted: str | None,
     output: Path | None,
     outputs: tuple[Output, ...],
+    quiet: bool,
+    **given: Any,
 ) -> int:
-    """Is HEAD slower than BASE, and why? Compares two recordings of one workload; runs nothing.
+    """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two checkouts in turn.
 
-    BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote: the folder, its recording/, its
-    report.json, or only the report.html from a pull request. Findings are matched even if their lines moved. A time
-    is worse if its whole 95 % interval is above the limit, unchanged if all of it is below, otherwise inconclusive.
-    Intervals are over rounds, so record both sides with --rounds 5 or more. Limits and --fail-on can also be set in
-    kgprof.toml, or in pyproject.toml under [tool.kgprof] (max-regression = {step = 5}). Exit code 0: no regression;
-    1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file; 4: the
-    workload died in HEAD; 5: no run is on both sides; 6: inconclusive (noise, too few rounds or a different
-    environment).
+    Without --record nothing runs: BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote, the
+    folder, its recording/, its report.json, or only the report.html from a pull request. Findings are matched even if
+    their lines moved. A time is worse if its whole 95 % interval is above the limit, unchanged if all of it is below,
+    otherwise inconclusive. Intervals are over rounds, so record both sides with --rounds 5 or more.
+
+    With --record both sides are recorded here, process by process in the order ABBA, so that what drifts on this
+    machine drifts under both. It ends when every limit is decided, after at most --rounds processes per side.
+
+    More than two recordings A B C ... are shown as a history in that order: each metric as a line and a table, with
+    its change against the first and the previous one (history.html and history.json with -o; exit code 0).
+
+    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: no
+    regression; 1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file;
+    4: the workload died in HEAD; 5: no run is on both sides, or BASE lacks the workload; 6: inconclusive (noise, too
+    few rounds, another environment, or the machine itself changed).
 
     \b
-    For example:  kgprof compare base-run head-run
+    For example:  kgprof compare --record HEAD^ . my_model.py:step
+                  kgprof compare --record ../main . linkpred --max-regression step=2% -- --queries 100
+                  kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
-                  kgprof compare base-run head-run --max-regression step=2% -o comparison
+                  kgprof compare v1 v2 v3 -o history
     """
-    from kgprof.analysis.redaction import redacted
-    from kgprof.cli import reading, writing
-    from kgprof.compare import compare as compared
-    from kgprof.record.private_names import private_names
-    from kgprof.record.unfinished import refuse_overwriting
+    from kgprof.cli import reading
+    from kgprof.cli.comparing import Comparing
 
-    context = ctx.ensure_object(Context)
-    written = [output / name for name in layout.REPORTS] if output is not None else []
-    written += [one.path for one in outputs if one.path is not None]
-    for path in (base, head):
-        beside = [path / name for name in layout.REPORTS] if path.is_dir() else [path]
-        refuse_overwriting([*beside, *reading.configuration(accepted)], written, reading.recording_of(path))
+    options.refuse_unless_recorded(ctx, sides, record=record)
     settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
-    before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
-    sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
-    recording = reading.recording_of(head)
-    found = compared(before, after, settings, sources=sources)
-    # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
-    found = redacted(found, private_names(), source=context.sharing.source, redact=context.sharing.redact)
-    writing.add_to_job_summary(found, context.job)
-    if output is not None:
-        context.folder = output
-        inform(f"the report is {writing.write_report(output, found, recording)}")
-    writing.emit(outputs, found, recording, context=context)
-    return found.exit_code
+    comparing = Comparing(
+        settings=settings,
+        entries=entries,
+        inputs=reading.configuration(accepted),
+        output=output,
+        outputs=outputs,
+        context=ctx.ensure_object(Context),
+    )
+    if not record:
+        return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
+    base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
+    ask = partial(options.asked_for, workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
+    return comparing.checkouts(base, head, workload, ask, most=rounds, quiet=quiet)
 
 
 @cli.command(cls=WorkloadCommand)
@@ -954,7 +973,7 @@ def datasets(form: str) -> int:
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
 def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
-    """Write a workflow that profiles a pull request's base and head on one runner and compares them.
+    """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
 
     Actions are pinned by commit, kgprof and torch by the versions that are installed here. Check what it installs
     before you commit it. The last line on stdout is the file's path.

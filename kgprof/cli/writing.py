@@ -196,7 +196,12 @@ def emit(
 
 
 def emit_sheet(
-    outputs: Sequence[Output], page: sheets.Sheet, data: m.Sweep | m.CaptureReport, *, job: Job, otherwise: str
+    outputs: Sequence[Output],
+    page: sheets.Sheet,
+    data: m.Sweep | m.CaptureReport | m.History,
+    *,
+    job: Job,
+    otherwise: str,
 ) -> None:
     """As ``emit``, of a verb that shows a sheet; ``data`` is what the sheet was made from."""
     printers = {"text": sheets.text, "html": sheets.html, "markdown": sheets.markdown}

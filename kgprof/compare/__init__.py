@@ -12,21 +12,22 @@ from kgprof.analysis.trace_diff import difference
 from kgprof.compare import flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
-from kgprof.compare.intervals import drift_words, machine_drift
+from kgprof.compare.intervals import drift_words, looks, machine_drift, moved
 from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.wording import relative
 
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
+SIDES = ("base", "head")
 FAIL_ON = "warning"  # what is new is held to more than what was there: a new graph break is a warning
 # Another torch or Python dispatches an operator in another time: what is asked for then is the difference as measured.
 OTHER_LOOPS = m.Skipped(reason="the environments differ, so the loops that check the machine's speed do too")
+IN_TURN = m.Skipped(reason="the sides were recorded in turn, so that drift is alike on both")
+LEAST_DRIFT = 0.02  # below it a note about the machine helps nobody
 METHOD = (
-    "times: 95 % interval for the ratio of the geometric means of the rounds' medians (each round is a fresh "
-    "process). If both sides timed a CPU check loop between their samples, analysis of covariance with that loop "
-    "removes machine drift, allowing for errors in timing the loop. Otherwise Welch's interval, which does not "
-    "account for drift between the two recordings. Wider if a check loop changed and the rounds do not show how the "
-    "time follows it"
+    "times: Welch's 95 % interval for the ratio of the geometric means of the rounds' medians (each round is a fresh "
+    "process). The sides were recorded one after the other: inconclusive if a loop that checks the machine's speed "
+    "differs between them by more than the limit, and drift that the loops do not show is in no interval"
 )
 _STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
 
@@ -73,7 +74,7 @@ def compare(
     a comparison as a side, or two workloads.
     """
     _refuse(base, head, sources)
-    environment = _environment_changes(base, head)
+    environment, in_turn = _environment_changes(base, head), _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
         base=_side(base, sources[0]),
@@ -83,10 +84,12 @@ def compare(
         fail_on=settings.fail_on,
         findings=findings,
         settings=_option_changes(base, head),
-        method=METHOD,
+        method=method_of(in_turn),
+        in_turn=in_turn,
         notes=_SAME_RECORDING if base.created_utc == head.created_utc and base.runs == head.runs else (),
     )
-    runs = tuple(_runs(base, head, compared, {**DEFAULT_BUDGETS, **settings.budgets}))
+    stated = in_turn.limits if in_turn is not None else {}
+    runs = tuple(_runs(base, head, compared, {**DEFAULT_BUDGETS, **stated, **settings.budgets}))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = msgspec.structs.replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
@@ -111,6 +114,29 @@ def _refuse(base: m.Profile, head: m.Profile, sources: tuple[str, str]) -> None:
     if before != after:
         hint = "compare two recordings of one workload"
         raise UsageError(f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint)
+
+
+def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
+    """None for sides that were not recorded as two of a pair, or are given the wrong way round."""
+    one, other = base.in_turn, head.in_turn
+    if one is None or other is None or one.id != other.id or (one.side, other.side) != SIDES:
+        return None
+    return other
+
+
+def method_of(in_turn: m.InTurn | None) -> str:
+    """How the times are judged; of sides recorded in turn also when that ends."""
+    if in_turn is None:
+        return METHOD
+    *early, last = looks(in_turn.most_rounds)
+    after = f"{', '.join(map(str, early))} and {last}" if early else str(last)
+    limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
+    return (
+        f"times: both sides are recorded in turn (ABBA ...), each round a fresh process on warm caches, at most {last} "
+        f"per side. After {after} rounds per side an interval is taken over the differences within the pairs, and the "
+        f"recording ends as soon as each limit ({limits}) lies outside its interval. The intervals of all these looks "
+        "together hold the true ratio with 95 % (repeated confidence intervals with alpha spending)"
+    )
 
 
 def _side(profile: m.Profile, source: str) -> m.ComparedSide:
@@ -152,14 +178,18 @@ def _runs(
             head=after,
             settings=(*given, *_setting_changes(was, now)),
             drift=() if isinstance(machine, m.Skipped) else machine,
+            in_turn=compared.in_turn,
             doubt=doubt,
         )
         mine = [each for each in compared.findings if each.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
         causes = explained(sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root)
         note = ""
-        if not isinstance(machine, m.Skipped):
-            note = drift_words(machine)
+        if compared.in_turn is not None:
+            machine = IN_TURN
+        elif not isinstance(machine, m.Skipped):
+            drifted = moved(machine, LEAST_DRIFT)
+            note = drift_words(drifted) if drifted else ""
         elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
             note = f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
         yield msgspec.structs.replace(

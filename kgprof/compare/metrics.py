@@ -37,6 +37,7 @@ class Sides:
     head: m.RunReport
     settings: tuple[m.SettingChange, ...]  # that make a step another amount of work
     drift: tuple[m.MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
+    in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
 
     @property
@@ -148,6 +149,8 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
     """``budget``: percent."""
     base, head = time.middle(sides.base), time.middle(sides.head)
     rounds, work = (time.samples(sides.base), time.samples(sides.head)), sides.head.unit
+    if sides.in_turn is not None:
+        rounds = _paired(time, sides, sides.in_turn.most_rounds)
     metric = m.ComparedMetric(
         name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
@@ -177,51 +180,61 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
 def _judged(
     metric: m.ComparedMetric, rounds: tuple[Sequence[float], Sequence[float]], sides: Sides, budget: float
 ) -> m.ComparedMetric:
-    """By an interval, without the machine's part in it where that can be seen. ``rounds``: base's and head's."""
-    paired = intervals.rounds_of(sides.base, rounds[0]), intervals.rounds_of(sides.head, rounds[1])
-    alone = intervals.adjusted(*paired) if sides.drift and all(paired) else None
-    within = alone or intervals.interval(*rounds)
-    unseen = [drift for drift in sides.drift if alone is None or drift.loop == intervals.DEVICE]
+    """By an interval. ``rounds``: base's and head's, of sides recorded in turn pair by pair."""
+    if sides.in_turn is not None:
+        most = sides.in_turn.most_rounds
+        look = intervals.last_look(min(_pairs_made(sides)), most)
+        within = intervals.paired(*rounds, look, most) if look else None
+    else:
+        within = intervals.interval(*rounds)
     if within is not None:
-        within = intervals.widened(within, unseen)
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
-    if alone is not None and alone.machine is not None:
-        metric = replace(metric, machine=alone.machine)
+        metric = replace(metric, base=within.base, head=within.head) if sides.in_turn is not None else metric
     undecided = replace(metric, verdict=m.MetricVerdict.INCONCLUSIVE)
     if sides.doubt:
         return replace(undecided, undecided=m.Undecided.OTHER_ENVIRONMENT, note=sides.doubt)
     if within is None:
-        few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
-        which = "both sides were" if len(few) == 2 else f"{few[0]} was"
-        note = f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
-        return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=note)
-    verdict, notes = within.verdict(budget), _of_the_machine(metric, unseen)
-    if verdict is m.MetricVerdict.SAME and within.low > 1:
-        notes.append("slower, within the budget")
+        return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=_too_few(rounds, sides))
+    if sides.in_turn is None and (moved := intervals.moved(sides.drift, budget)):
+        note = f"{intervals.drift_words(moved)}, more than the limit; `kgprof compare --record` records both in turn"
+        return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
+    verdict = within.verdict(budget)
     if verdict is not m.MetricVerdict.INCONCLUSIVE:
-        return replace(metric, verdict=verdict, note="; ".join(notes))
-    settle = None
-    if intervals.notable(unseen):
-        need = "recording both sides again, close together in time, may settle it"
-    else:
-        settle = intervals.adjusted_to_settle(*paired, budget) if alone else intervals.rounds_to_settle(*rounds, budget)
-        need = f"about {settle} rounds per side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
-        need += " settle it"
-    note = "; ".join((*notes, f"the interval includes the limit; {need}"))
+        slower = verdict is m.MetricVerdict.SAME and within.low > 1
+        return replace(metric, verdict=verdict, note="slower, within the budget" if slower else "")
+    settle = intervals.rounds_to_settle(*rounds, budget)
+    need = f"about {settle} rounds per side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
+    note = f"the interval includes the limit; {need} settle it"
+    if sides.in_turn is not None:
+        settle, note = None, "the interval includes the limit; more rounds (--rounds) narrow it"
     return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
 
 
-def _of_the_machine(metric: m.ComparedMetric, unseen: Sequence[m.MachineDrift]) -> list[str]:
-    """What a reader who divides head by base must know, and one who wonders at a wide interval."""
-    notes = []
-    if not isinstance(metric.machine, m.Skipped) and not isinstance(metric.ratio, m.Skipped):
-        share, measured = 100 * (metric.machine - 1), 100 * (metric.ratio * metric.machine - 1)
-        if abs(share) >= 100 * intervals.LEAST_DRIFT:
-            notes.append(f"{measured:+.1f} % measured, of which {share:+.1f} points are machine drift")
-    if changed := intervals.notable(unseen):
-        loops = " and ".join(drift.loop for drift in changed)
-        notes.append(f"the interval allows for drift of the {loops} loop")
-    return notes
+def _too_few(rounds: tuple[Sequence[float], Sequence[float]], sides: Sides) -> str:
+    if sides.in_turn is not None:
+        first = intervals.looks(sides.in_turn.most_rounds)[0]
+        made = min(map(len, rounds))
+        return f"{made} rounds per side were timed, and the first interval is taken after {first}"
+    few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
+    which = "both sides were" if len(few) == 2 else f"{few[0]} was"
+    return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
+
+
+def _pairs_made(sides: Sides) -> tuple[int, int]:
+    """Rounds from the second on, lost ones too: at which look one stands is not for chance to say."""
+    made = [run.rounds.asked - 1 if isinstance(run.rounds, m.Rounds) else 0 for run in (sides.base, sides.head)]
+    return made[0], made[1]
+
+
+def _paired(time: Time, sides: Sides, most: int) -> tuple[Sequence[float], Sequence[float]]:
+    """The rounds that both sides have, up to the last look; never the first, whose caches were cold."""
+    look = intervals.last_look(min(_pairs_made(sides)), most) or most
+    by_number: list[dict[int, float]] = []
+    for run in (sides.base, sides.head):
+        numbers, samples = run.rounds.numbers if isinstance(run.rounds, m.Rounds) else (), time.samples(run)
+        by_number.append(dict(zip(numbers, samples, strict=True)) if len(numbers) == len(samples) else {})
+    both = [number for number in sorted(by_number[0]) if number in by_number[1] and 1 < number <= look + 1]
+    return [by_number[0][number] for number in both], [by_number[1][number] for number in both]
 
 
 # ---------------------------------------------------------------- counts and sizes

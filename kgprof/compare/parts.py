@@ -260,7 +260,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slower:
-    """How much longer, per ``per``, without the machine's own part; ``scale`` turns the trace's microseconds a step
+    """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step
     into TIMING's.
 
     ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are not longer as well.
@@ -347,8 +347,8 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     """Of a metric whose interval settles nothing: see FEWEST_TO_RANK and FAR_APART."""
     if isinstance(metric.ratio, m.Skipped) or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100:
         return False
-    if metric.time_of is None or not isinstance(metric.machine, m.Skipped):
-        return False  # rounds may lie apart because the machine did, and the interval knows how much
+    if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
+        return False
     time = TIMES[metric.time_of]
     base, head = time.samples(sides.base), time.samples(sides.head)
     if min(len(base), len(head)) > 1:

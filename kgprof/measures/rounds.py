@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -42,7 +41,6 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
-        host_error=_host_errors([timing.machine for timing in timed]),
         lost=tuple(
             f"round {record.number} "
             + ("ended without writing its times" if record.exit.outcome == m.Outcome.OK else record.exit.words)
@@ -67,20 +65,3 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
         host_us=tuple(median(speed.host_us) for speed in known),
         device_us=tuple(median(speed.device_us) for speed in known),
     )
-
-
-def _host_errors(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> tuple[float, ...]:
-    """The standard error of each round's median, of the logarithms; empty where one of the rounds has none.
-
-    By the median absolute deviation, because one sample in ten took half as long again as the others of its round.
-    For so few samples it is too small by about n / (n - 0.8) (Croux and Rousseeuw, Computational Statistics 1, 1992).
-    """
-    errors = []
-    for host_us in (() if isinstance(speed, m.Skipped) else speed.host_us for speed in speeds):
-        if len(host_us) < 2 or min(host_us) <= 0:
-            return ()
-        samples, few = [math.log(us) for us in host_us], len(host_us)
-        middle = median(samples)
-        deviation = 1.4826 * median(abs(each - middle) for each in samples) * few / (few - 0.8)
-        errors.append(math.sqrt(math.pi / 2 / few) * deviation)
-    return tuple(errors)

@@ -9,6 +9,7 @@ from kgprof.model.host import StackFrame
 from kgprof.model.kernels import KernelKind
 from kgprof.model.options import RunKey
 from kgprof.model.passes import PassName
+from kgprof.model.recording import Environment, InTurn
 from kgprof.model.structs import Model, Skipped
 
 
@@ -47,6 +48,7 @@ class Undecided(StrEnum):
     OTHER_WORK = "other work"
     OTHER_ENVIRONMENT = "other environment"
     ONE_ROUND = "one round"
+    MACHINE_MOVED = "machine moved"
     STRADDLES_BUDGET = "straddles budget"
 
 
@@ -153,11 +155,10 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     measured_in: PassName | None = None
     base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
     head: float | Skipped
-    ratio: float | Skipped  # head / base, of a time without the machine's part; Skipped where base is 0
-    machine: float | Skipped = Skipped(reason="not known")  # what is not the program's in a time's ratio
+    ratio: float | Skipped  # head / base; Skipped where base is 0
     low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
     high: float | Skipped = Skipped(reason="a count has no interval")
-    base_rounds: int = 0  # fresh processes that a time stands on
+    base_rounds: int = 0  # fresh processes that a time stands on; of sides recorded in turn as many as there are pairs
     head_rounds: int = 0
     budget_percent: float | None = None  # how much worse is allowed; None: reported, and fails nothing
     tolerance_percent: float | None = None  # below which a change of a noisy count or size is called the same
@@ -233,7 +234,7 @@ class RunComparison(Model, frozen=True, kw_only=True):
     metrics: tuple[ComparedMetric, ...] = ()
     decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
     per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
-    delta_us: float | Skipped = _ONE_SIDE  # TIMING: head less base, less the machine's part
+    delta_us: float | Skipped = _ONE_SIDE  # TIMING: head less base
     explained_us: float | Skipped = _ONE_SIDE  # the sum over ``causes``
     remainder_us: float | Skipped = _ONE_SIDE  # delta less explained
     traced_us: float | Skipped = _ONE_SIDE  # the traces' delta, before scaling
@@ -274,4 +275,36 @@ class Comparison(Model, frozen=True, kw_only=True):
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
     settings: tuple[SettingChange, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence
+    in_turn: InTurn | None = None  # None: the sides were recorded one after the other
     notes: tuple[str, ...] = ()
+
+
+HISTORY_SCHEMA_VERSION = 1
+
+
+class MetricHistory(Model, frozen=True, kw_only=True):
+    """One metric of one run over several recordings. A comparison is None where the run is not on both sides."""
+
+    run: RunKey
+    name: str
+    values: tuple[float | Skipped, ...]  # one a recording; of a time the mean of its rounds' medians (geometric)
+    against_first: tuple[ComparedMetric | None, ...]  # one a recording from the second on
+    against_previous: tuple[ComparedMetric | None, ...]
+
+    @property
+    def changed(self) -> bool:
+        pairs = (*self.against_first, *self.against_previous)
+        known = (MetricVerdict.SAME, MetricVerdict.NOT_OBSERVED)
+        return any(each is None or each.verdict not in known for each in pairs)
+
+
+class History(Model, frozen=True, kw_only=True):
+    """`kgprof compare A B C ...`: more than two recordings of one workload, in the order in which they were given."""
+
+    schema_version: int
+    kgprof_version: str
+    workload: str
+    environment: Environment  # of the last recording
+    recordings: tuple[ComparedSide, ...]
+    metrics: tuple[MetricHistory, ...]
+    environments_differ: tuple[str, ...] = ()  # "torch 2.12 -> 2.13 at the third recording": times are not judged there

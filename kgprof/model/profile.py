@@ -25,7 +25,7 @@ from kgprof.model.host import FlameGraph, HostBreakdown
 from kgprof.model.kernels import Fusion, KernelBreakdown, KindOverride
 from kgprof.model.options import Options, RunKey
 from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks
-from kgprof.model.recording import Environment, ScriptRun, StrategyPlan, TraceFile, WorkUnit
+from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TradeOff, TrainingPhases
 
@@ -202,6 +202,7 @@ class Profile(Model, frozen=True, kw_only=True):
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
     kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order
     comparison: Comparison | None = None  # `kgprof compare` only; then this is the head's Profile
+    in_turn: InTurn | None = None  # recorded in turn with another side, by `kgprof compare --record`
     accepted: tuple[AcceptedFinding, ...] = ()  # what the project accepts, where no gate holds it
     contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
 

@@ -226,6 +226,18 @@ class PrivateNames(Model, frozen=True, kw_only=True):
     homes: tuple[str, ...] = ()  # home directories
 
 
+class InTurn(Model, frozen=True, kw_only=True):
+    """A Recording that was made in turn with another one, its other side, process by process: ABBA ABBA ...
+
+    Round 1 is each side's whole recording; round n of the one and round n of the other are a pair from the second on.
+    """
+
+    id: str  # the same on both sides, and on no others
+    side: str  # "base" or "head"
+    most_rounds: int  # pairs at most; the recording ended earlier if every limit was decided at a look
+    limits: dict[str, float]  # percent by metric, as they stood before the first round
+
+
 class RecordingHeader(Model, frozen=True, kw_only=True):
     """``recording.json``: written first, so that a killed run still says what it was."""
 
@@ -236,6 +248,7 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     plan: Plan
     interrupted: bool = False
     private: PrivateNames = PrivateNames()  # of the machine that it was made on
+    in_turn: InTurn | None = None  # `kgprof compare --record`: one side of two
 
 
 class Budget(Model, frozen=True, kw_only=True):

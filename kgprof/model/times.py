@@ -67,7 +67,6 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     machine: MachineSpeed | Skipped = Skipped(
         reason="TIMING did not check the machine's speed"
     )  # a round's median each
-    host_error: tuple[float, ...] = ()  # standard error of the logarithm of each of ``machine``'s medians of host_us
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
 
 

@@ -26,7 +26,7 @@ from kgprof import model as m
 from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
-from kgprof.record.job import PACKAGE, Done, Event, Job, Phase, Task, describe_failure
+from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -71,6 +71,11 @@ def main(job_file: str, descriptor: str) -> None:
         # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
         errors = stream.errors if job.task is Task.SCRIPT else "backslashreplace"
         stream.reconfigure(line_buffering=True, errors=errors)  # type: ignore[union-attr]
+    if job.checkout is not None:  # before installed packages, of which one may be an editable install of the other side
+        own = [job.checkout.folder, *(str(path) for path in Path(job.checkout.folder).glob("src/"))]
+        installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
+        at = next(installed, len(sys.path))
+        sys.path[at:at] = own
     try:
         raised = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
@@ -122,7 +127,21 @@ def plan(job: Job, events: Events) -> None:
                 raise  # a fault of kgprof's
             raised = f"{workload} raised {type(error).__name__} while listing its runs: {error}"
             raise WorkloadError(raised) from error
+        refuse_the_other_side(job.checkout)
         store.write_json(Path(job.answer), made)
+
+
+def refuse_the_other_side(checkout: Checkout | None) -> None:
+    """Raises UsageError where this side has imported a module from the other one: it would be measured in its place."""
+    if checkout is None or not checkout.other:
+        return
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name.partition(".")[0] == "kgprof" or not file.startswith(checkout.other + os.sep):
+            continue
+        if not file.startswith((sys.prefix + os.sep, checkout.folder + os.sep)):
+            hint = "import it from the checkout, for example with a path that the workload puts first on sys.path"
+            raise UsageError(f"in {checkout.folder} the module {name} comes from the other side: {file}", hint=hint)
 
 
 def measure(job: Job, events: Events) -> None:
@@ -152,6 +171,7 @@ def timing_round(job: Job, events: Events) -> None:
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
         timed = timed_round(run.session, run.device, run.options, events.phase)
+    refuse_the_other_side(job.checkout)
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 
 

@@ -202,11 +202,13 @@ class _Child:
         self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
+        home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *options, code.format("child"), str(HOME), str(job_file), str(writing)],
+                [sys.executable, *options, code.format("child"), home, str(job_file), str(writing)],
+                cwd=None if job.checkout is None else job.checkout.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,

@@ -35,6 +35,14 @@ class Task(StrEnum):
     TRIAL = "trial"  # one question of a verb that asks many (kgprof.record.trials)
 
 
+class Checkout(m.Model, frozen=True, kw_only=True):
+    """One of two trees that are recorded in turn: its child runs in ``folder`` and imports from there."""
+
+    folder: str
+    other: str = ""  # the other side's, from which nothing may be imported; empty: both sides are one folder
+    home: str = ""  # of the kgprof that the child is; empty: ours. A built-in workload is the checkout's own
+
+
 class Job(m.Model, frozen=True, kw_only=True):
     """One child's work; it lies as JSON in the scratch folder."""
 
@@ -54,6 +62,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
 
+    checkout: Checkout | None = None  # None: the child runs where kgprof was started
     last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
 
     @property

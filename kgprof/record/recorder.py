@@ -25,7 +25,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
 from kgprof.record.children import Caches, Echo, Ended
 from kgprof.record.flags import flags
-from kgprof.record.job import VECTOR_ISA_WORKS, Job, Task, not_asked_for
+from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
 from kgprof.record.scratch import scratch_folder
 from kgprof.wording import plural
 from kgprof.workloads import programs
@@ -53,7 +53,7 @@ def record(
     refuse_other_platforms()
     with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
         plan, dead = make_plan(options, folder, scratch, progress, redact)
-        session = _Recording(folder / layout.FOLDER, options, plan, scratch, progress, echo)
+        session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
@@ -104,7 +104,12 @@ def folder_name(workload: str) -> str:
 
 
 def make_plan(
-    options: m.Options, output: Path, scratch: Path, progress: Progress, redact: Callable[[str], str]
+    options: m.Options,
+    output: Path,
+    scratch: Path,
+    progress: Progress,
+    redact: Callable[[str], str],
+    checkout: Checkout | None = None,
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded."""
     answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
@@ -115,6 +120,7 @@ def make_plan(
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
         flags=flags(os.environ),
+        checkout=checkout,
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
@@ -143,15 +149,24 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
 # ---------------------------------------------------------------- the runs
 
 
-class _Recording:
+class Recorder:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
     def __init__(
-        self, folder: Path, options: m.Options, plan: m.Plan, scratch: Path, progress: Progress, echo: Echo
+        self,
+        folder: Path,
+        options: m.Options,
+        plan: m.Plan,
+        scratch: Path,
+        progress: Progress,
+        echo: Echo = lambda data: None,
+        checkout: Checkout | None = None,
+        side: str = "",
     ) -> None:
         self.folder = folder
+        self._checkout, self._side = checkout, side
         self._echo = echo
-        self._plan = plan
+        self.plan = plan
         self._scratch = scratch
         self._progress = progress
         self.header = foreign.header(options, plan)
@@ -194,8 +209,8 @@ class _Recording:
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
-        compiler = self._plan.environment.compiler
-        needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self._plan.device)
+        compiler = self.plan.environment.compiler
+        needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self.plan.device)
         if needed and isinstance(compiler, m.Skipped):
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
@@ -222,16 +237,22 @@ class _Recording:
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
         for number in range(2, self.header.options.rounds + 1):
-            for key in self._plan.runs:
-                if recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None:
-                    self._start(Task.ROUND, key, number=number)
-                else:
-                    run = layout.run_folder(self.folder, key)
-                    store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
+            for key in self.plan.runs:
+                self.measure_round(key, number)
+
+    def measure_round(self, key: m.RunKey, number: int) -> None:
+        if self.is_timed(key):
+            self._start(Task.ROUND, key, number=number)
+        else:
+            run = layout.run_folder(self.folder, key)
+            store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
+
+    def is_timed(self, key: m.RunKey) -> bool:
+        return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
-        if self._plan.device != "cuda":
+        if self.plan.device != "cuda":
             why = "a CPU run has no GPU kernels to compare with them"
         elif programs.is_program(self.header.options.workload) and ranks.launch(os.environ) is not None:
             why = ranks.NOT_ALONE
@@ -241,10 +262,10 @@ class _Recording:
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
-        if not self._plan.agreement:
+        if not self.plan.agreement:
             return
         why = not_asked_for(self.header.options, m.PassName.TIMING)
-        if not why and not any(recordings.has_result(self.folder, key) for key in self._plan.runs):
+        if not why and not any(recordings.has_result(self.folder, key) for key in self.plan.runs):
             why = "no run left a result"
         self._finish(Task.AGREEMENT, layout.AGREEMENT, "the comparison", why)
 
@@ -256,7 +277,7 @@ class _Recording:
             store.write_json(self.folder / file, m.Skipped(reason=why_not))
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
-        if self._plan.device != "cpu":
+        if self.plan.device != "cpu":
             return "not needed on a GPU"
         if key.mode == m.EAGER:
             return "mode eager has no Inductor kernels"
@@ -286,10 +307,13 @@ class _Recording:
             round=number,
             kernels=kernels,
             code_cached=caches.lower_anew and caches.folder.is_dir(),
-            plan=self._plan,
+            plan=self.plan,
+            checkout=self._checkout,
         )
         first = task.value if key is None else "prepare"
-        said = f"round {number}: " if task is Task.ROUND else ""
+        round_ = f"pair {number - 1}" if self._side else f"round {number}"
+        said = ", ".join(filter(None, (self._side, round_ if task is Task.ROUND else "")))
+        said = f"{said}: " if said else ""
         self._progress.phase(said + first, key)
         log, exit_file = self._files(job)
         ended = children.run(
@@ -335,8 +359,8 @@ class _Recording:
         probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
         last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
         shared = key is not None and (task is Task.SCRIPT or last is not Task.MEASURE)
-        folder = self._scratch / (f"caches-{self._plan.runs.index(key)}" if shared and key is not None else "caches")
-        isa_works = self._plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
+        folder = self._scratch / (f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches")
+        isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,

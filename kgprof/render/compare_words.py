@@ -241,6 +241,7 @@ def headline(profile: m.Profile) -> m.Verdict:
     if first is not None and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
         text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long"
     rounds = f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
+    rounds += ", recorded in turn" if comparison.in_turn is not None else ""
     trust = "; ".join(part for part in (rounds, step.note) if part)
     return m.Verdict(status=verdict.status, lead=verdict.lead, text=text, trust=trust, reasons=verdict.reasons)
 

@@ -163,7 +163,7 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         worse = metric.decides and metric.verdict is m.MetricVerdict.WORSE
         unsettled = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
         sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
-        bounds = (("ratio.low", metric.low), ("ratio.high", metric.high), ("ratio.machine", metric.machine))
+        bounds = (("ratio.low", metric.low), ("ratio.high", metric.high))
         allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
         yield Case(
             run=metric.run.slug,

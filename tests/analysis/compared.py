@@ -71,7 +71,6 @@ def timed(
         per_unit=_spread(each, "ms/candidate"),
         warm_first_call=Skipped(reason="not timed"),
         machine=machine_speed(host=(1.0,) * len(rounds)) if machine is None else machine,
-        host_error=(0.0,) * len(rounds),
     )
     return msgspec.structs.replace(
         run,

@@ -55,7 +55,7 @@ def test_a_token_can_write_comments_and_nothing_else() -> None:
 def test_nothing_from_the_pull_request_is_put_into_a_script() -> None:
     scripts = [step["run"] for step in written("github", HOSTILE)["jobs"]["compare"]["steps"] if "run" in step]
 
-    assert len(scripts) == 5
+    assert len(scripts) == 3
     assert [script for script in scripts if "${{" in script] == []
 
 
@@ -124,13 +124,11 @@ with open(os.environ["CALLS"], "a") as calls:
     print(head, *sys.argv[1:], sep="|", file=calls)
 args = sys.argv[1:]
 out = pathlib.Path(args[args.index("-o") + 1])
-if args[0] == "profile" and head == os.environ.get("CANNOT"):
-    sys.exit(2)
-(out / "recording").mkdir(parents=True)
+(out / "recording").mkdir(parents=True, exist_ok=True)
 for arg in args:
     if arg.startswith("markdown="):
         pathlib.Path(arg.removeprefix("markdown=")).write_text("### the summary\n")
-sys.exit(int(os.environ.get("VERDICT", "0")) if args[0] == "compare" else 0)
+sys.exit(int(os.environ.get("VERDICT" if args[0] == "compare" else "PROFILED", "0")))
 """
 # One comment of ours may be there; what is sent is kept.
 GH = r"""#!/usr/bin/env python3
@@ -164,7 +162,7 @@ class Scratch:
             "SENT": str(folder / "sent"),
             "GITHUB_REPOSITORY": "o/r",
             "WORKLOAD": "a model.py:step",
-            "ROUNDS": "5",
+            "ROUNDS": "10",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
         identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
@@ -202,33 +200,32 @@ def scratch(tmp_path: Path) -> Scratch:
     return Scratch(tmp_path)
 
 
-def test_the_base_and_the_merge_are_profiled_and_compared(scratch: Scratch) -> None:
-    done = [scratch.run(name, VERDICT="1") for name in ("Profile the base", "Profile the head", "Compare")]
-
-    assert [one.returncode for one in done] == [0, 0, 1], [one.stderr for one in done]
-    assert scratch.calls == [
-        "base|profile|a model.py:step|--rounds|5|--no-ci|-o|TEMP/base",
-        "merged|profile|a model.py:step|--rounds|5|--no-ci|-o|TEMP/head",
-        "merged|compare|TEMP/base|TEMP/head|-o|TEMP/kgprof|--format|github|--format|markdown=TEMP/kgprof/comment.md",
-    ]
+WRITTEN = "-o|TEMP/kgprof|--format|github|--format|markdown=TEMP/kgprof/comment.md"
 
 
-def test_where_the_workload_is_new_the_head_is_reported_alone(scratch: Scratch) -> None:
-    done = [scratch.run(name, CANNOT="base") for name in ("Profile the base", "Profile the head", "Compare")]
+@pytest.mark.parametrize("verdict", ["0", "1", "6"])
+def test_the_base_and_the_merge_are_recorded_in_turn_and_the_verdict_is_the_jobs(
+    verdict: str, scratch: Scratch
+) -> None:
+    done = scratch.run("Compare", VERDICT=verdict)
 
-    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
-    assert done[0].stdout.splitlines()[-1] == "::warning::kgprof profile of the base ended with exit code 2"
-    assert scratch.calls[-1] == (
-        "merged|report|TEMP/head|-o|TEMP/kgprof|--format|github|--format|markdown=TEMP/kgprof/comment.md"
-    )
+    assert done.returncode == int(verdict), done.stderr
+    assert scratch.calls == [f"merged|compare|--record|HEAD^1|.|a model.py:step|--rounds|10|{WRITTEN}"]
+
+
+@pytest.mark.parametrize("profiled", ["0", "4"])
+def test_where_the_workload_is_new_the_head_is_reported_alone(profiled: str, scratch: Scratch) -> None:
+    done = scratch.run("Compare", VERDICT="5", PROFILED=profiled)
+
+    assert done.returncode == int(profiled), done.stderr
+    assert scratch.calls[-1] == f"merged|profile|a model.py:step|{WRITTEN}"
 
 
 @pytest.mark.parametrize(
     ("existing", "sent"), [("", "POST repos/o/r/issues/7/comments"), ("41", "PATCH repos/o/r/issues/comments/41")]
 )
 def test_there_is_one_comment_and_it_is_updated_in_place(scratch: Scratch, existing: str, sent: str) -> None:
-    for name in ("Profile the base", "Profile the head", "Compare"):
-        scratch.run(name)
+    scratch.run("Compare")
     marker = steps()["Comment"]["env"]["MARKER"]
 
     done = scratch.run("Comment", NUMBER="7", REPORT="https://example.org/a", MARKER=marker, EXISTING=existing)
@@ -255,5 +252,5 @@ def test_the_comment_that_is_looked_for_is_a_bots_that_begins_with_the_marker() 
 def test_the_shell_of_gitlabs_job_is_bash_that_parses() -> None:
     script = "\n".join(written("gitlab")["kgprof"]["script"])
 
-    assert "kgprof compare /tmp/base /tmp/head" in script
+    assert 'kgprof compare --record "$CI_MERGE_REQUEST_DIFF_BASE_SHA" . "$WORKLOAD"' in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

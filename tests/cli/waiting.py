@@ -95,7 +95,7 @@ def main() -> None:
 
     children.BOOTSTRAP = children.PROGRAM_BOOTSTRAP = CHILD
     before(recorder, "make_plan", "before")
-    before(recorder._Recording, "measure_rounds", "between")
+    before(recorder.Recorder, "measure_rounds", "between")
     before(recordings, "load", "reading")
     before(reading, "analyse", "analysing")
     before(render, "by_name", "rendering")

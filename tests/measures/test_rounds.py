@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from kgprof.analysis import analyse
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
@@ -202,7 +200,6 @@ def test_a_round_without_a_sample_of_the_machine_leaves_its_speed_unknown() -> N
 
     assert isinstance(found, Rounds)
     assert found.machine == Skipped(reason="a round of TIMING has no check of the machine's speed")
-    assert found.host_error == ()
 
 
 def test_where_one_round_did_not_time_the_machine_its_speed_is_not_known() -> None:
@@ -227,29 +224,3 @@ def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
     assert isinstance(found, Rounds)
     assert (found.step_us, found.step) == ((), Skipped(reason="TIMING has no sample"))
     assert found.evaluation_s == (5.0, 6.0)
-
-
-def test_the_error_of_a_rounds_loop_is_of_its_median() -> None:
-    """Logarithms a deviation of 0.1 about the median: 0.1483 of a normal distribution, 0.2022 for so few as three."""
-    few = tuple(math.exp(x) for x in (-0.1, 0.0, 0.1))
-    run = run_of(on_a_machine(round_of(2, 110.0), few))
-    run = msgspec.structs.replace(
-        run, timing=msgspec.structs.replace(run.timing, machine=MachineSpeed(host_us=(4.0, 4.0), device_us=(1.0,)))
-    )
-
-    found = rounds(run)
-
-    assert isinstance(found, Rounds)
-    assert found.host_error == pytest.approx((0.0, 0.2022 * math.sqrt(math.pi / 6)), abs=1e-4)
-
-
-def test_a_loop_timed_once_in_a_round_has_no_error() -> None:
-    run = run_of(on_a_machine(round_of(2, 110.0), (5.0,)))
-    run = msgspec.structs.replace(
-        run, timing=msgspec.structs.replace(run.timing, machine=MachineSpeed(host_us=(4.0, 4.1), device_us=(1.0,)))
-    )
-
-    found = rounds(run)
-
-    assert isinstance(found, Rounds)
-    assert found.host_error == ()

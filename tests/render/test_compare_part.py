@@ -64,12 +64,6 @@ def test_both_sides_and_the_change_carry_their_unit(given: ComparedMetric, shown
     ) == shown
 
 
-def test_times_alike_on_a_machine_that_became_faster_are_no_change_of_nothing() -> None:
-    timed = metric(base=20.0, head=20.0, ratio=1.1, machine=1 / 1.1)
-
-    assert compare_words.change(timed) == "+10.0 %"
-
-
 def test_an_interval_says_what_it_stands_on() -> None:
     timed = metric(low=1.098, high=1.151, base_rounds=5, head_rounds=1)
 

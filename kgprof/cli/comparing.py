@@ -1,0 +1,198 @@
+"""`kgprof compare`: two Recordings as they stand, more than two, or two checkouts that are recorded in turn first."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kgprof import model as m
+from kgprof import progress
+from kgprof.analysis.redaction import Redactor, redacted
+from kgprof.cli import reading, writing
+from kgprof.cli.options import SHEET_FORMATS, Context, Output
+from kgprof.cli.recording import making
+from kgprof.cli.saying import inform
+from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, method_of
+from kgprof.compare import compare as compared
+from kgprof.compare.history import history
+from kgprof.compare.intervals import looks
+from kgprof.compare.verdict import metric_words
+from kgprof.errors import EXIT_OK, NoBaseError, UsageError
+from kgprof.reading import layout
+from kgprof.record import default_folder, in_turn, refuse_other_platforms, store
+from kgprof.record.job import Checkout
+from kgprof.record.private_names import private_names
+from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting
+from kgprof.render import sheet
+from kgprof.render.history import sheet as history_sheet
+from kgprof.workloads import loading, programs
+
+HISTORY_FILES = ("history.json", "history.html")
+BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """What holds for both ways."""
+
+    settings: CompareSettings
+    entries: Sequence[m.AcceptedEntry]  # findings that the project accepts
+    inputs: Sequence[Path]  # files of the configuration
+    output: Path | None
+    outputs: tuple[Output, ...]
+    context: Context
+
+    def recordings(self, base: Path, head: Path) -> int:
+        """The exit code; nothing is run."""
+        context, output = self.context, self.output
+        written = [output / name for name in layout.REPORTS] if output is not None else []
+        written += [one.path for one in self.outputs if one.path is not None]
+        for path in (base, head):
+            beside = [path / name for name in layout.REPORTS] if path.is_dir() else [path]
+            refuse_overwriting([*beside, *self.inputs], written, reading.recording_of(path))
+        sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
+        found, recording = self._compared(base, head, sources), reading.recording_of(head)
+        writing.add_to_job_summary(found, context.job)
+        if output is not None:
+            context.folder = output
+            inform(f"the report is {writing.write_report(output, found, recording)}")
+        writing.emit(self.outputs, found, recording, context=context)
+        return found.exit_code
+
+    def history(self, paths: Sequence[Path]) -> int:
+        """EXIT_OK; nothing is run."""
+        sharing, private = self.context.sharing, private_names()
+        for output in self.outputs:
+            if output.form not in SHEET_FORMATS:
+                why = f"a history of {len(paths)} recordings has no format {output.form}"
+                raise UsageError(why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
+        written = [self.output / name for name in HISTORY_FILES] if self.output is not None else []
+        written += [one.path for one in self.outputs if one.path is not None]
+        for path in paths:
+            refuse_overwriting([path, *self.inputs], written, reading.recording_of(path))
+        if self.output is not None:
+            refuse_in_the_way(self.output, HISTORY_FILES)
+        read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
+        shown = [redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read]
+        found = history(shown, self.settings, [reading.named_side(path, sharing) for path in paths])
+        page = history_sheet(found)
+        if self.output is not None:
+            made = (m.encode_json(found).decode(), sheet.html(page))
+            store.write_reports(self.output, dict(zip(HISTORY_FILES, made, strict=True)))
+            inform(f"the report is {self.output / HISTORY_FILES[1]}")
+        writing.emit_sheet(self.outputs, page, found, job=self.context.job, otherwise=sheet.text(page))
+        return EXIT_OK
+
+    def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
+        sharing = self.context.sharing
+        before, after = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in (base, head))
+        found = compared(before, after, self.settings, sources=sources)
+        # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
+        return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
+
+    def checkouts(
+        self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int, quiet: bool
+    ) -> int:
+        """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a checkout."""
+        output = self.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
+        if (output / BASE).exists() and not (output / BASE / layout.FOLDER / layout.HEADER).is_file():
+            why = "already exists and is not a Recording's"
+            raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
+        refuse_other_platforms()
+        with in_turn.checkouts(base, head, workload) as trees:
+            files = [
+                _workload_file(name, tree, workload) for name, tree in zip(("HEAD", "BASE"), trees[::-1], strict=True)
+            ]
+            with contextlib.chdir(trees[1].folder):
+                asked = ask()
+            inputs = [*self.inputs, *(file for file in files if file is not None)]
+            with making(output.absolute(), inputs, self.outputs, self.context) as work:
+                places = work.folder / BASE, work.folder
+                one, other = (reading.named_side(Path(given), self.context.sharing) for given in (base, head))
+                judge = partial(self._compared, *places, (one, other))
+                whole = self._record(asked, trees, places, judge, most=most, quiet=quiet)
+                work.check()
+                self.context.interrupted, self.context.writing = not whole, whole
+                found = judge()
+                writing.write_report(work.folder, found, work.recording)
+                page = work.finish() / layout.REPORTS[0]
+        return self._say(found, page, quiet=quiet)
+
+    def _record(
+        self,
+        asked: m.Options,
+        trees: tuple[Checkout, Checkout],
+        places: tuple[Path, Path],
+        judge: Callable[[], m.Profile],
+        *,
+        most: int,
+        quiet: bool,
+    ) -> bool:
+        limits = {str(name): percent for name, percent in {**DEFAULT_BUDGETS, **self.settings.budgets}.items()}
+        pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
+        one, other = (
+            in_turn.Side(told=pair(side=side), checkout=tree, output=place)
+            for side, tree, place in zip(SIDES, trees, places, strict=True)
+        )
+        if not quiet:
+            inform(method_of(other.told))
+        with progress.choose(quiet=quiet, verbose=self.context.verbose) as shown:
+            shown.phase(f"until it is complete, the result is in {places[1]}", None)
+            return in_turn.record_in_turn(
+                asked,
+                (one, other),
+                shown,
+                looks=looks(most),
+                decided=lambda pairs: _decided(judge(), pairs, shown),
+                redact=Redactor(private_names(), root=trees[1].folder) if self.context.sharing.redact else str,
+            )
+
+    def _say(self, found: m.Profile, page: Path, *, quiet: bool) -> int:
+        recording = page.parent / layout.FOLDER
+        writing.complain_of_runs(found, recording)
+        if not quiet and progress.is_terminal(sys.stderr):
+            writing.show_ending(found, page, self.context)
+        elif not quiet:
+            for sentence in found.verdict.sentences:
+                inform(sentence)
+        writing.add_to_job_summary(found, self.context.job)
+        writing.emit(self.outputs, found, recording, otherwise=str(page), context=self.context)
+        return found.exit_code
+
+
+def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
+    """Raises UsageError where HEAD has no such workload, NoBaseError where BASE has none."""
+    if programs.is_program(workload):
+        hint = "compare one of its functions: file.py:name"
+        raise UsageError(f"--record does not work for a script ({workload})", hint=hint)
+    place = workload.rpartition(":")[0]
+    if Path(place).is_absolute():
+        hint = "name it as seen from the top of a checkout"
+        raise UsageError(f"{place} is one file, whichever side is recorded", hint=hint)
+    with contextlib.chdir(tree.folder):
+        try:
+            target = loading.find(workload)
+        except UsageError as error:
+            if side == "BASE":
+                raise NoBaseError(
+                    f"BASE has no such workload: {error.message}", hint="it may be new in HEAD"
+                ) from error
+            raise UsageError(f"{side}: {error.message}", hint=error.hint) from error
+    return None if target is None else target.file
+
+
+def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:
+    """Whether each time that decides lies on one side of its limit, or none was timed that could."""
+    assert found.comparison is not None
+    undecided = []
+    for run in found.comparison.runs:
+        for metric in (each for each in run.metrics if each.decides and each.time_of is not None):
+            shown.result(f"after {pairs} pairs: {metric_words(metric)}: {metric.verdict}", run.run)
+            undecided.append(metric.undecided)
+    few = m.Undecided.ONE_ROUND
+    return all(why is few for why in undecided) or not {few, m.Undecided.STRADDLES_BUDGET}.intersection(undecided)
