@@ -97,9 +97,14 @@ def packed(profile: m.Profile, share: Share) -> Packed:
     data = msgspec.json.encode(profile if share is Share.WHOLE else comparable(profile))
     if len(data) > MAX_JSON_BYTES:
         return packed(profile, Share(share - 1))
-    zipped = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
-    zipped[_OPERATING_SYSTEM] = 255
-    return Packed(text=base64.b64encode(zipped).decode("ascii"), left_out=() if share is Share.WHOLE else LONG)
+    return Packed(text=zipped(data), left_out=() if share is Share.WHOLE else LONG)
+
+
+def zipped(data: bytes) -> str:
+    """gzip in base64: the same bytes with every version of Python."""
+    made = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
+    made[_OPERATING_SYSTEM] = 255
+    return base64.b64encode(made).decode("ascii")
 
 
 def comparable(profile: m.Profile) -> m.Profile:

@@ -309,7 +309,7 @@ def _kernels_and_host(
         carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
         yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
-        steps = {"folds": timeline_chart.step_folds(runs, limits)}
+        steps = {"folds": timeline_chart.step_folds(runs, limits), "events": timeline_chart.events(runs, limits)}
         yield _section(limits, "step", "One step", as_it_is=steps)
     if timed:
         yield _section(limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits))
