@@ -33,6 +33,7 @@ from kgprof.render import (
     region_table,
     roofline_table,
     run_table,
+    step_chart,
     summary,
     timeline_chart,
     trace_table,
@@ -59,7 +60,7 @@ CHAPTERS = {
     **dict.fromkeys(("compare",), "Comparison"),
     **dict.fromkeys(("gate",), "Budgets"),
     **dict.fromkeys(("traces",), "Traces"),
-    **dict.fromkeys(("results", "trade-offs"), "Results"),
+    **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
     **dict.fromkeys(("findings", "checklist"), "Findings"),
     **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
     **dict.fromkeys(("trace-files", "step"), "Timeline"),
@@ -223,6 +224,9 @@ def _sections(
     # Without times the table is worth its room only for how a run ended or what is noted on it.
     elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
         yield _results(profile, limits)
+        if step_chart.timed_steps(profile.runs):
+            steps = {"folds": step_chart.step_time_folds(profile.runs[: limits.runs], limits)}
+            yield _section(limits, "steps", "Step times", as_it_is=steps)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:

@@ -318,8 +318,6 @@
       box.text = box.element.querySelector("text");
       if (!box.text) {
         box.text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-        box.text.setAttribute("x", "4");
-        box.text.setAttribute("y", "16");
         box.text.textContent = title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
         box.element.append(box.text);
       }

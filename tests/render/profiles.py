@@ -67,6 +67,7 @@ from kgprof.model import (
     PassName,
     PhaseChange,
     Presence,
+    ProcessSteps,
     Profile,
     Roofline,
     Rounds,
@@ -80,6 +81,7 @@ from kgprof.model import (
     Speedup,
     Spread,
     StepPart,
+    StepSeries,
     StepTimeline,
     StrategyPlan,
     TimeOf,
@@ -301,6 +303,7 @@ def watched() -> Profile:
             _run(key),
             memory=_memory(key),
             rounds=_rounds(_STEP_US[key]),
+            series=_series(_STEP_US[key], processes=3),
             economics=_economics(key),
             observers=(*_run(key).observers, ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17)),
         )
@@ -725,6 +728,7 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         is_baseline=key == EAGER,
         exit=Exit(outcome="ok", exit_code=0, elapsed_s=31.0),
         step=_spread(step, 306, "us"),
+        series=_series(step),
         evaluation_time=_spread(step * 102 / 1e6, 3, "s"),
         unit=UNIT,
         per_unit=(per_unit := _spread(step * 102 / 1e3 / 5040, 3, "ms/candidate")),
@@ -1094,6 +1098,34 @@ def _lane(at: int, owner: str, content: str, of: tuple[str, ...], kinds: tuple[s
         call=tuple(i // 10 for i in range(many)) if content == "kernels" else (),
         left_out=4,
         left_out_us=0.004 * step_us,
+    )
+
+
+def _series(step_us: float, processes: int = 1) -> StepSeries:
+    """306 steps in all, one of them six times as long as the others."""
+    each, entries = 306 // processes, 60 // processes
+    every = -(-each // entries)
+    middle = tuple(step_us * (1 + 0.01 * (at % 5)) for at in range(-(-each // every)))
+    made = []
+    for number in range(1, processes + 1):
+        high = [us * 1.1 for us in middle]
+        if number == processes:
+            high[3] = 6 * step_us
+        made.append(
+            ProcessSteps(
+                number=number,
+                time=_spread(step_us, each, "us"),
+                evaluations=(each,),
+                every=every,
+                low_us=tuple(us * 0.98 for us in middle),
+                middle_us=middle,
+                high_us=tuple(high),
+            )
+        )
+    counts = (20, 60, 100, 80, 30, 10, 5)
+    time = msgspec.structs.replace(_spread(step_us, 306, "us"), maximum=6 * step_us)
+    return StepSeries(
+        processes=tuple(made), time=time, bins_from_us=0.9 * step_us, bin_us=step_us / 13, counts=counts, above=1
     )
 
 

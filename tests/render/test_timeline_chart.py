@@ -110,7 +110,7 @@ def test_a_drawing_by_hand() -> None:
 
 
 def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no_order() -> None:
-    # given: 200 operators in turn of 60 and 40 ns in the first half of 100 us, so 1 or 2 to a cell of 400 ns, and a long one
+    # given: 200 operators in turn of 60 and 40 ns in the first half of 100 us, 1 or 2 to a cell of 400 ns; a long one
     short = tuple((f"aten::{i % 2}", ("gemm", "copy")[i % 2], 250 * i, (60, 40)[i % 2]) for i in range(200))
     drawing = drawing_of(timeline_of(*short, ("aten::long", "gemm", 60_000, 30_000)))
 
