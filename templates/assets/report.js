@@ -303,6 +303,7 @@
   const flame = (chart) => {
     const said = chart.nextElementSibling;
     const title = (box) => box.element.querySelector("title").textContent;
+    const name = (box) => title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
     const boxes = [...chart.children].map((element) => ({
       element,
       x: Number.parseFloat(element.getAttribute("x")),
@@ -318,8 +319,14 @@
       box.text = box.element.querySelector("text");
       if (!box.text) {
         box.text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-        box.text.textContent = title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
+        box.text.textContent = name(box);
         box.element.append(box.text);
+      }
+      const [, file] = /\n[^;]*?([^/;, ]+:\d+); /.exec(title(box)) ?? [];
+      if (file && !box.text.querySelector("tspan")) {
+        const place = document.createElementNS("http://www.w3.org/2000/svg", "tspan");
+        place.textContent = ` ${file}`;
+        box.text.append(place);
       }
       box.element.setAttribute("role", "treeitem");
       box.element.setAttribute("aria-level", box.row + 1);
@@ -330,9 +337,42 @@
       for (let here = box; here; here = here.above) if (here === top) return true;
       return false;
     };
+    // Above the graph: a search, the way from the root to the frame that is shown, and back to all of it.
+    const make = (tag, more) => Object.assign(document.createElement(tag), more);
+    const find = make("input", { type: "search", placeholder: "Find a frame", autocomplete: "off", spellcheck: false });
+    find.setAttribute("aria-label", "Find in this graph: function or file");
+    const found = make("span", { className: "note" });
+    found.setAttribute("role", "status");
+    const reset = make("button", { type: "button", textContent: "Reset" });
+    const crumbs = make("span", { className: "crumbs" });
+    const tools = make("div", { className: "tools" });
+    tools.append(find, reset, found, crumbs);
+    chart.before(tools);
+    const search = () => {
+      const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const hit = (box) => words.length > 0 && words.every((word) => title(box).split("; ")[0].toLowerCase().includes(word));
+      for (const box of boxes) {
+        box.hit = hit(box);
+        box.inHit = box.above ? box.above.hit || box.above.inHit : false;
+        box.element.classList.toggle("hit", box.hit);
+      }
+      const hits = boxes.filter((box) => box.hit);
+      const share = hits.filter((box) => !box.inHit).reduce((sum, box) => sum + box.width, 0) / boxes[0].width;
+      chart.classList.toggle("searched", words.length > 0);
+      found.textContent = words.length === 0 ? ""
+        : `${hits.length} frame${hits.length === 1 ? "" : "s"}, ${(100 * share).toFixed(1)} % of the time`;
+    };
     let shown = boxes[0];
     const show = (top) => {
       shown = top;
+      const way = [];
+      for (let box = top; top !== boxes[0] && box; box = box.above) way.unshift(box);
+      crumbs.replaceChildren(...way.flatMap((box, at) => {
+        const step = make("button", { type: "button", textContent: name(box).slice(0, 40) });
+        if (box === top) step.setAttribute("aria-current", "true");
+        step.addEventListener("click", () => { select(box, false); show(box); });
+        return at > 0 ? [" \u203a ", step] : [step];
+      }));
       for (const box of boxes) {
         const outside = !within(box, top);
         const around = outside && within(top, box);
@@ -376,6 +416,25 @@
       } else return;
       event.preventDefault();
       event.stopPropagation();
+    });
+    find.addEventListener("input", search);
+    find.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" && event.key !== "Enter") return;
+      if (event.key === "Escape") find.value = "";
+      search();
+      const first = boxes.filter((box) => box.hit).sort((a, b) => b.width - a.width)[0];
+      if (event.key === "Enter" && first) {
+        select(first, true);
+        show(first);
+      }
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    reset.addEventListener("click", () => {
+      find.value = "";
+      search();
+      select(boxes[0], false);
+      show(boxes[0]);
     });
     const boxOf = (event) => boxes.find((box) => box.element.contains(event.target));
     chart.addEventListener("click", (event) => {
