@@ -38,6 +38,7 @@ from kgprof.render import (
     timeline_chart,
     trace_table,
 )
+from kgprof.render.break_even_chart import break_even_plots
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
@@ -346,7 +347,8 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
-        yield _section(limits, "economics", "Economics", table=table, units=profile.unit.plural)
+        curves = {"plots": tuple(break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits))}
+        yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(runs, columns, "Syncs and memory per run")
         contract = practices.memory_contract(profile, anchors, limits)

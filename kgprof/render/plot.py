@@ -41,7 +41,7 @@ class Plot(Drawing):
     x_ticks: tuple[tuple[str, str, str], ...]  # where, text, and the text's anchor
     y_name: str
     y_ticks: tuple[tuple[float, str], ...]
-    marks: tuple[tuple[str, str], ...] = ()  # vertical lines: where, and what
+    marks: tuple[tuple[str, str, str], ...] = ()  # vertical lines: where, what, and the text's anchor
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Shape, ...]], ...]:
@@ -110,7 +110,7 @@ def plot(
         x_ticks=tuple(sides),
         y_name=y_name,
         y_ticks=tuple((y.y(value), ticked(value)) for value in y.ticks(_UP_TICKS)),
-        marks=tuple((of_width(x.at(value)), text) for value, text in marks),
+        marks=tuple((of_width(x.at(at)), text, "start" if x.at(at) < 0.6 else "end") for at, text in marks),
     )
 
 
