@@ -69,17 +69,26 @@ class _Events:
         return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
 
 
-def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
-    """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
+def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
+    """The event of the median step by its duration on the host, its number in the order of the trace from 1, and how
+    many steps there are."""
     marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
     chosen = int(np.argsort(columns.duration_ns[marks], kind="stable")[(len(marks) - 1) // 2])
-    mark = int(marks[chosen])
-    step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
-    if not step.duration_ns:
+    if not columns.duration_ns[marks[chosen]]:
         return m.Skipped(reason="the median step of the trace took no time")
+    return int(marks[chosen]), chosen + 1, len(marks)
+
+
+def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
+    """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
+    chosen = median_step(columns)
+    if isinstance(chosen, m.Skipped):
+        return chosen
+    mark, number, steps = chosen
+    step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
     # Which of the device's events were launched in the step; of some the call is not known.
     asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
     asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
@@ -92,8 +101,8 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     names, kinds, drawn, longest_lost_ns = _columns(shown, work, window)
     return m.StepTimeline(
         name=columns.names[columns.name[mark]],
-        number=chosen + 1,
-        steps=len(marks),
+        number=number,
+        steps=steps,
         duration_us=step.duration_ns / 1000,
         window_us=window.duration_ns / 1000,
         names=names,

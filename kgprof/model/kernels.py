@@ -48,6 +48,22 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     after_the_window: int  # device events that the step launched and that began after it
 
 
+class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
+    """What torch's allocator held over the median traced step. On a CPU it counts from the start of the trace."""
+
+    device: str  # "cuda:0", "cpu"
+    measured_in: PassName
+    step: str  # the trace's name of it
+    steps: int
+    duration_us: float  # under the profiler
+    events: int  # allocations and frees in the step
+    before_bytes: int
+    peak_bytes: int
+    after_bytes: int
+    at_us: tuple[float, ...]  # after the step's start; of many the least and the most of each short stretch
+    allocated_bytes: tuple[int, ...]  # from then on
+
+
 class StepPart(Model, frozen=True, kw_only=True):
     """Microseconds a step, by step."""
 

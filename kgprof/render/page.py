@@ -48,6 +48,7 @@ from kgprof.render.first_screen import FirstScreen, first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor
 from kgprof.render.log_text import logs
+from kgprof.render.memory_chart import memory_folds
 from kgprof.render.quantity import count, figure
 from kgprof.render.run_order import importance, kept
 from kgprof.render.table import Facts, bounded
@@ -354,7 +355,10 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         contract = practices.memory_contract(profile, anchors, limits)
         buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
-        yield _section(limits, "memory", title, table=table, missing=missing, contract=contract, buffers=buffers)
+        drawn = {"curves": memory_folds(runs, limits)}
+        yield _section(
+            limits, "memory", title, as_it_is=drawn, table=table, missing=missing, contract=contract, buffers=buffers
+        )
 
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:

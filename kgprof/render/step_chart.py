@@ -14,17 +14,9 @@ from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Fold, plain
 from kgprof.wording import plural
 
-_LEGEND = Legend(
-    entries=tuple(
-        LegendEntry(kind=kind, letter="", name=name, meaning="", family="p")
-        for kind, name in (
-            ("range", "fastest to slowest of a few consecutive steps"),
-            ("middle", "their median"),
-            ("band", "p10 to p90 of all steps"),
-            ("far", "longer than the picture shows"),
-        )
-    )
-)
+_BARS = (("range", "fastest to slowest of a few consecutive steps"), ("middle", "their median"))
+_SINGLE = (("range", "one step"),)
+_OTHERS = (("band", "p10 to p90 of all steps"), ("far", "longer than the picture shows"))
 _FAR = 20  # entries above the picture that it marks
 
 
@@ -40,12 +32,23 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, 
             blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
         else:
             if index in drawn:
-                blocks += [_distribution(series, name), _LEGEND, _over_time(series, name)]
+                blocks += [_distribution(series, name), _legend(series), _over_time(series, name)]
             else:
                 blocks.append("No pictures: left out of this page to keep it small; report.json holds the times.")
             blocks.append(_table(series, name, limits))
         folds.append(Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index)))
     return tuple(folds)
+
+
+def _single(series: m.StepSeries) -> bool:
+    return all(process.every == 1 for process in series.processes)
+
+
+def _legend(series: m.StepSeries) -> Legend:
+    entries = (*(_SINGLE if _single(series) else _BARS), *_OTHERS)
+    return Legend(
+        entries=tuple(LegendEntry(kind=kind, letter="", name=name, meaning="", family="p") for kind, name in entries)
+    )
 
 
 def _distribution(series: m.StepSeries, name: str) -> Plot:
@@ -104,13 +107,15 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
             when = f"step {count(first + 1)}" if many == 1 else f"steps {count(first + 1)} to {count(first + many)}"
             took = f"{milliseconds(mid)} ms" if many == 1 else f"{span(milliseconds(least), milliseconds(most))} ms"
             title = f"{when}: {took}" if many == 1 else f"{when}: median {milliseconds(mid)}, {took}"
-            path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(least / 1000) - y.y(most / 1000))
+            foot = 0.0 if _single(series) else least / 1000
+            path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(foot) - y.y(most / 1000))
             shapes.append(Shape(style="p-range", path=path, title=title))
             middles.append(line(((left, y.y(mid / 1000)), (left + 0.8 * wide, y.y(mid / 1000)))))
             if most > top and len(far) < _FAR:
                 far.append(Shape(style="p-far", path=bar(left, max(wide, 3.0), 16, 6), title=title))
         at += process.time.samples
-    shapes.append(Shape(style="p-middle", path="".join(middles)))
+    if not _single(series):
+        shapes.append(Shape(style="p-middle", path="".join(middles)))
     return plot(
         f"{plural(steps, 'step')} of {name} in their order, {plural(len(series.processes), 'process', 'processes')}: "
         f"median {milliseconds(middle)} ms; the table below has the figures",

@@ -188,7 +188,7 @@
   // Copies: what is shown, as Markdown in which nothing is markup but ours. Links are no part of it.
   const words = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.data;
-    if (node.matches("a, button.copy")) return "";
+    if (node.matches("a, button.copy, svg")) return "";
     const inner = [...node.childNodes].map(words).join("");
     return node.matches("code, dd, p") ? ` ${inner}` : inner;
   };
