@@ -49,7 +49,7 @@ class Share(IntEnum):
 
 
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
-LONG = ("the logs", "the timelines", "the CPU functions", "the roofline")
+LONG = ("the logs", "the timelines", "the step times and memory curves", "the CPU functions", "the roofline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def comparable(profile: m.Profile) -> m.Profile:
             kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels))
+        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels, series=gone, memory_curve=gone))
     return msgspec.structs.replace(profile, runs=tuple(short))
 
 

@@ -83,7 +83,8 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
     return tuple(Fact(name=name, value=value) for name, value in pairs)
 
 
-def observer_table(runs: Sequence[m.RunReport]) -> Table:
+def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
+    """``drawn``: with a bar in each cell."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes: list[m.PassName] = [name for name in m.PassName if name in seen and name is not m.PassName.TIMING]
     most = max((cost.ratio for run in runs for cost in run.observers if isinstance(cost.ratio, float)), default=1.0)
@@ -95,12 +96,15 @@ def observer_table(runs: Sequence[m.RunReport]) -> Table:
                 cells[cost.observer] = Cell(DASH, details=(cost.ratio.reason,))
             else:
                 cells[cost.observer] = Cell(
-                    ratio(cost.ratio), details=(plural(cost.samples, "step"),), value=cost.ratio, bar=cost.ratio / most
+                    ratio(cost.ratio),
+                    details=(plural(cost.samples, "step"),),
+                    value=cost.ratio,
+                    bar=cost.ratio / most if drawn else None,
                 )
         if run.observers:
             rows.append(row(run.key.slug, *(cells[name] for name in passes)))
     table = plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
-    return replace(table, notes=(f"Bars: 0 to {ratio(most)}.",)) if rows else table
+    return replace(table, notes=(f"Bars: 0 to {ratio(most)}.",)) if rows and drawn else table
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

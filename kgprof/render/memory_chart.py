@@ -27,13 +27,14 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
         name, curve, caption, blocks = one_line(run.key.slug, limits.name), run.memory_curve, "", list[Block]()
         if isinstance(curve, m.Skipped):
             blocks.append(f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}.")
+        elif index not in drawn:
+            blocks.append("Memory over a step is left out of this page to keep it small; report.json holds it.")
         else:
             caption = (
                 f"{one_line(curve.step, limits.name)}, {milliseconds(curve.duration_us)} ms, the median of "
                 f"{plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
-            if index in drawn:
-                blocks.append(_curve(curve, name))
+            blocks.append(_curve(curve, name))
             figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
             cells = (one_line(curve.device, limits.name), *(size(each) for each in figures), count(curve.events))
             headings = ("device", "before the step", "peak", "after it", "allocations and frees")

@@ -105,6 +105,8 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
     host = ((span, *drawn(span, us, _CAUSES[0][3])) for span, us in shown)
     headings, label = ("CPU meanwhile", *units), f"CPU activity while the GPU of {name} was idle"
     tables = (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
+    if not limits.timelines:  # no room for pictures
+        return tuple(table.only(*(column.name for column in table.columns)) for table in tables)
     return tuple(replace(table, columns=(*table.columns, Column(axis, style="drawn"))) for table in tables)
 
 

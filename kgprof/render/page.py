@@ -371,7 +371,12 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
     passes = tuple(sorted(environment_facts.passes(profile)))
     yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(limits, "cost", "Profiling overhead", table=environment_facts.observer_table(runs))
+        yield _section(
+            limits,
+            "cost",
+            "Profiling overhead",
+            table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
+        )
     if checks := holistic_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 

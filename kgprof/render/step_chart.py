@@ -24,19 +24,22 @@ def timed_steps(runs: Sequence[m.RunReport]) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    folds, drawn = [], kept(runs, limits.timelines)
+def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """Of the runs that there is room for; what is left out is said once."""
+    folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
     for index, run in enumerate(runs):
         name, series, blocks = one_line(run.key.slug, limits.name), run.series, list[Block]()
         if isinstance(series, m.Skipped):
             blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
-        else:
-            if index in drawn:
-                blocks += [_distribution(series, name), _legend(series), _over_time(series, name)]
-            else:
-                blocks.append("No pictures: left out of this page to keep it small; report.json holds the times.")
+        elif index in drawn:
+            blocks += [_distribution(series, name), _legend(series), _over_time(series, name)]
             blocks.append(_table(series, name, limits))
+        else:
+            left_out += 1
+            continue
         folds.append(Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index)))
+    if left_out:
+        folds.append(f"The step times of {plural(left_out, 'run')} are left out of this page; report.json holds them.")
     return tuple(folds)
 
 
