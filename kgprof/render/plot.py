@@ -41,7 +41,7 @@ class Plot(Drawing):
     x_ticks: tuple[tuple[str, str, str], ...]  # where, text, and the text's anchor
     y_name: str
     y_ticks: tuple[tuple[float, str], ...]
-    marks: tuple[tuple[str, str, str], ...] = ()  # vertical lines: where, what, and the text's anchor
+    marks: tuple[tuple[str, str, str, int], ...] = ()  # vertical lines: where, what, the text's anchor and height
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Shape, ...]], ...]:
@@ -98,7 +98,9 @@ def plot(
     x_name: str,
     y_name: str,
     marks: Sequence[tuple[float, str]] = (),
+    low_marks: bool = False,
 ) -> Plot:
+    """``low_marks``: the texts of the marks stand at the foot of the plot."""
     sides = []
     for value in x.ticks(_ACROSS_TICKS):
         share = x.at(value)
@@ -110,7 +112,15 @@ def plot(
         x_ticks=tuple(sides),
         y_name=y_name,
         y_ticks=tuple((y.y(value), ticked(value)) for value in y.ticks(_UP_TICKS)),
-        marks=tuple((of_width(x.at(at)), text, "start" if x.at(at) < 0.6 else "end") for at, text in marks),
+        marks=tuple(
+            (
+                of_width(x.at(at)),
+                text,
+                "start" if x.at(at) < (0.9 if low_marks else 0.6) else "end",
+                HIGH - 6 if low_marks else TOP + 12 * (place % 3),
+            )
+            for place, (at, text) in enumerate(marks)
+        ),
     )
 
 

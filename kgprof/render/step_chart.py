@@ -17,6 +17,7 @@ from kgprof.wording import plural
 _BARS = (("range", "fastest to slowest of a few consecutive steps"), ("middle", "their median"))
 _SINGLE = (("range", "one step"),)
 _OTHERS = (("band", "p10 to p90 of all steps"), ("far", "longer than the picture shows"))
+_NAMED = 5  # processes whose marks say so; of more they have numbers only
 _FAR = 20  # entries above the picture that it marks
 
 
@@ -101,7 +102,7 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     at, far, marks, middles = 0, list[Shape](), list[tuple[float, str]](), list[str]()
     for process in series.processes:
         if len(series.processes) > 1:
-            marks.append((at, f"process {process.number}"))
+            marks.append((at, f"process {process.number}" if len(series.processes) <= _NAMED else str(process.number)))
         for entry, (least, mid, most) in enumerate(
             zip(process.low_us, process.middle_us, process.high_us, strict=True)
         ):
@@ -128,6 +129,7 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
         x_name="step, in order",
         y_name="step time, ms",
         marks=marks,
+        low_marks=True,
     )
 
 

@@ -29,7 +29,7 @@ def test_a_compiled_curve_crosses_eagers_at_the_break_even() -> None:
     curves = {shape.style: [tuple(map(float, p)) for p in POINT.findall(shape.path)] for shape in drawing.shapes}
     eager, compiled = curves["curve c-0"], curves["curve c-1"]
     crossing = next(x for (x, own), (_, other) in zip(compiled, eager, strict=True) if own >= other)
-    ((where, said, _),) = drawing.marks
+    ((where, said, *_),) = drawing.marks
     assert said == "B after 306,346"
     # then: within a sampled point of where the mark is
     assert crossing / ACROSS == pytest.approx(float(where.rstrip("%")) / 100, abs=1.5 / 47)

@@ -33,11 +33,11 @@ def test_the_bars_hold_every_step_and_the_table_each_process() -> None:
     held = [int(title.split(": ")[1].split(" of ")[0]) for _, title in shapes(distribution, "p-bar")]
     ((_, far),) = shapes(distribution, "p-far")
     assert (sum(held), far) == (305, "above 7.49 ms: 1 step, up to 31.3 ms")
-    assert [text for _, text, _ in distribution.marks] == ["p10", "median", "p90"]
+    assert [text for _, text, *_ in distribution.marks] == ["p10", "median", "p90"]
     ranges = shapes(over_time, "p-range")
     assert len(ranges) == 3 * 17
     assert all(0 <= x <= x + width <= ACROSS and y + high <= HIGH + 1.5 for (x, y, width, high), _ in ranges)
-    assert [text for _, text, _ in over_time.marks] == ["process 1", "process 2", "process 3"]
+    assert [text for _, text, *_ in over_time.marks] == ["process 1", "process 2", "process 3"]
     assert len(shapes(over_time, "p-far")) == 1
     (table,) = tables(fold.blocks)
     assert [row[:2] for row in texts(table)] == [("process 1", "102"), ("process 2", "102"), ("process 3", "102")]
