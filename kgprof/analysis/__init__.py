@@ -25,12 +25,12 @@ from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures import holistic_check, host_stacks, kernels, times
+from kgprof.measures import holistic_check, host_stacks, kernels, memory_curve, times
 from kgprof.measures.economics import economics
 from kgprof.measures.fusion import fusion
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.ranked import with_speedups
-from kgprof.measures.rounds import rounds
+from kgprof.measures.rounds import rounds, step_series
 from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
 
@@ -158,6 +158,8 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         holistic=run.once(holistic_check.in_trace),
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
+        series=step_series(record),
+        memory_curve=run.once(memory_curve.shown),
         slow_first=slow_first,
         economics=run.once(economics),
         phases=phases,

@@ -10,6 +10,9 @@ from kgprof.measures.times import spread, whole_unit_time
 
 ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds N runs it in N")
 NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
+_ENTRIES, _FEWEST_ENTRIES = 60, 12  # of steps over time: of a run, and of one of many processes
+_BINS = 30
+_FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part of the bins
 COLD = m.Skipped(reason="no other round was timed, and the first one's caches were cold")
 
 
@@ -48,6 +51,60 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
             if isinstance(record.measured, m.Skipped)
         ),
     )
+
+
+def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
+    """Of all processes that were timed; what lies far above the others is counted beside the bins."""
+    if isinstance(run.timing, m.Skipped):
+        return run.timing
+    timed = {1: run.timing}
+    timed |= {
+        record.number: found.timing for record in run.rounds if isinstance(found := record.measured, m.TimedRound)
+    }
+    entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
+    processes, every = [], list[float]()
+    for number, timing in timed.items():
+        steps = [us for group in timing.step_us for us in group]
+        time = _over(steps, "us")
+        if isinstance(time, m.Skipped):
+            continue
+        every += steps
+        size = -(-len(steps) // entries)
+        parts = [sorted(steps[at : at + size]) for at in range(0, len(steps), size)]
+        processes.append(
+            m.ProcessSteps(
+                number=number,
+                time=time,
+                evaluations=tuple(len(group) for group in timing.step_us),
+                every=size,
+                low_us=tuple(_digits(part[0]) for part in parts),
+                middle_us=tuple(_digits(median(part)) for part in parts),
+                high_us=tuple(_digits(part[-1]) for part in parts),
+            )
+        )
+    whole = _over(every, "us")
+    if isinstance(whole, m.Skipped):
+        return whole
+    top = min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10)) if whole.p90 > whole.p10 else whole.maximum
+    width = (top - whole.minimum) / _BINS or 1.0
+    counts = [0] * _BINS
+    for us in every:
+        if us <= top:
+            counts[min(int((us - whole.minimum) / width), _BINS - 1)] += 1
+    above = len(every) - sum(counts)
+    return m.StepSeries(
+        processes=tuple(processes),
+        time=whole,
+        bins_from_us=whole.minimum,
+        bin_us=width,
+        counts=tuple(counts),
+        above=above,
+    )
+
+
+def _digits(us: float) -> float:
+    """With the five digits that a picture can show."""
+    return float(f"{us:.5g}")
 
 
 def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:

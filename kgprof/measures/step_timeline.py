@@ -1,25 +1,21 @@
-"""One step as lanes of rectangles: each thread's spans, compiled regions, operators and CUDA calls, each stream's
-kernels and copies, and why the device was idle.
+"""One step as lanes of events: each thread's spans, compiled regions, operators and CUDA calls, each stream's kernels
+and copies, and why the device was idle.
 
 The step is the median one, by its duration on the host, so that what is seen is neither the slowest nor the luckiest.
 Where the device's work outlives it, the window reaches to the end of what the step launched, and at most as far again
 as the step is long. Everything is cut at the window's edges; what other steps did in it is drawn where it was, and
 their device work counted.
 
-A step may hold a hundred thousand events. The window is divided into cells of one length; events shorter than a cell
-that begin in the same one and follow each other are pushed together, one rectangle for each kind, as long as all its
-events. So a lane's rectangles add up to what the lane was busy, those of one colour to what that kind took, and none is
-further from its place than a cell.
+A step may hold a hundred thousand events: the longest MAX_EVENTS are kept, each lane says how many it lost and how
+long they took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
@@ -40,10 +36,8 @@ from kgprof.reading.launches import (
 )
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
-MAX_BLOCKS = 180  # of a step: what a page of several runs can hold, and about what an eye can tell apart
+MAX_EVENTS, MAX_IDLE = 4000, 1500  # of a step, and stretches in which the device was idle: 9 to 15 KB of a page
 MAX_LANES = 16
-# Of a window; the first with which MAX_BLOCKS is kept, else the last, which sixteen lanes of many kinds may exceed.
-CELLS = (1000, 400, 200, 100, 70, 50, 35, 25, 18, 12, 8, 5, 3, 2)
 # Frames around the operators: the lane of operators shows what is inside them.
 AROUND_OPERATORS = (
     STEP_PREFIX,
@@ -57,8 +51,6 @@ AROUND_OPERATORS = (
 SPANS, REGIONS, OPERATORS, CALLS = "spans", "regions", "operators", "calls"
 KERNELS, COPIES, IDLE = "kernels", "copies", "idle"
 
-Numbers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class _Events:
@@ -69,6 +61,7 @@ class _Events:
     intervals: Intervals
     names: tuple[str, ...]
     kinds: tuple[str, ...]
+    rows: Indices  # in the trace; NOBODY of what no event stands for
     covered: int = 0
 
     @property
@@ -76,17 +69,26 @@ class _Events:
         return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
 
 
-def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
-    """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
+def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
+    """The event of the median step by its duration on the host, its number in the order of the trace from 1, and how
+    many steps there are."""
     marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
     marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
     chosen = int(np.argsort(columns.duration_ns[marks], kind="stable")[(len(marks) - 1) // 2])
-    mark = int(marks[chosen])
-    step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
-    if not step.duration_ns:
+    if not columns.duration_ns[marks[chosen]]:
         return m.Skipped(reason="the median step of the trace took no time")
+    return int(marks[chosen]), chosen + 1, len(marks)
+
+
+def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
+    """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
+    chosen = median_step(columns)
+    if isinstance(chosen, m.Skipped):
+        return chosen
+    mark, number, steps = chosen
+    step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
     # Which of the device's events were launched in the step; of some the call is not known.
     asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
     asked: Mask = (asked_ns >= step.start_ns) & (asked_ns < step.end_ns)
@@ -96,20 +98,19 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     lanes = [*_host_lanes(columns, work, window, rules), *_device_lanes(columns, work, window, rules)]
     kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
     shown = [lane for index, lane in enumerate(lanes) if index in kept]
-    drawn, cell_ns = _drawn(shown, window)
-    merged = [block for lane in drawn for block in lane.blocks if block.events > 1]
+    names, kinds, drawn, longest_lost_ns = _columns(shown, work, window)
     return m.StepTimeline(
         name=columns.names[columns.name[mark]],
-        number=chosen + 1,
-        steps=len(marks),
+        number=number,
+        steps=steps,
         duration_us=step.duration_ns / 1000,
         window_us=window.duration_ns / 1000,
-        lanes=tuple(drawn),
+        names=names,
+        kinds=kinds,
+        lanes=drawn,
         lanes_left_out=len(lanes) - len(shown),
         left_out_us=(sum(lane.busy_ns for lane in lanes) - sum(lane.busy_ns for lane in shown)) / 1000,
-        merged_blocks=len(merged),
-        merged_events=sum(block.events for block in merged),
-        merged_below_us=cell_ns / 1000,
+        left_out_below_us=longest_lost_ns / 1000,
         from_other_steps=int((ran & ~asked).sum()),
         after_the_window=int((asked & ~ran).sum()),
     )
@@ -180,6 +181,7 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
             intervals=intervals[order],
             names=tuple(names[i] for i in order),
             kinds=tuple(kinds[i] for i in order),
+            rows=np.full(len(order), NOBODY, np.intp),
         )
 
 
@@ -202,58 +204,45 @@ def _lane(
         intervals=np.stack([starts[seen], ends[seen]], axis=1),
         names=tuple(columns.names[columns.name[which[i]]] for i in order[seen].tolist()),
         kinds=tuple(kinds[i] for i in order[seen].tolist()),
+        rows=which[order[seen]],
         covered=int((~seen).sum()) if content in (KERNELS, COPIES) else 0,
     )
 
 
-def _drawn(lanes: Sequence[_Events], window: Window) -> tuple[list[m.Lane], float]:
-    """With the smallest cells that keep to MAX_BLOCKS, and their length in nanoseconds."""
-    for cells in CELLS:
-        cell_ns = window.duration_ns / cells
-        runs = [_runs(lane, window, cell_ns) for lane in lanes]
-        blocks = [len(set(zip(of.tolist(), lane.kinds, strict=True))) for lane, of in zip(lanes, runs, strict=True)]
-        if sum(blocks) <= MAX_BLOCKS:
-            break
-    drawn = [
-        m.Lane(
-            owner=lane.owner,
-            content=lane.content,
-            busy_us=lane.busy_ns / 1000,
-            covered=lane.covered,
-            blocks=tuple(
-                block
-                for first, end in pairwise((*np.flatnonzero(np.diff(of, prepend=-1)).tolist(), len(of)))
-                for block in _blocks(lane, first, end, window)
-            ),
+def _columns(
+    lanes: Sequence[_Events], work: Launched, window: Window
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[m.Lane, ...], int]:
+    """Names and kinds, the lanes that hold their numbers, and how long the longest event is that none of them holds: of
+    events that are as long as each other, those of the first lane and the first ones of a lane stay."""
+    lengths = [lane.intervals[:, 1] - lane.intervals[:, 0] for lane in lanes]
+    every = np.concatenate([np.zeros(0, np.int64), *lengths])
+    idle = np.array([lane.content == IDLE for lane, each in zip(lanes, lengths, strict=True) for _ in each], np.bool_)
+    stays = np.zeros(len(every), np.bool_)
+    for some, most in ((np.flatnonzero(~idle), MAX_EVENTS), (np.flatnonzero(idle), MAX_IDLE)):
+        stays[some[np.argsort(-every[some], kind="stable")[:most]]] = True
+    ends = np.cumsum([len(each) for each in lengths])
+    kept = [np.flatnonzero(part) for part in np.split(stays, ends[:-1])] if lanes else []
+    calls = [lane.rows[at] for lane, at in zip(lanes, kept, strict=True) if lane.content == CALLS]
+    number = {row: place for place, row in enumerate(np.concatenate(calls).tolist() if calls else ())}
+    call_of = dict(zip(work.events.tolist(), work.calls.tolist(), strict=True))
+    names: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    made = []
+    for lane, at, length in zip(lanes, kept, lengths, strict=True):
+        launched = lane.content in (KERNELS, COPIES)
+        made.append(
+            m.Lane(
+                owner=lane.owner,
+                content=lane.content,
+                busy_us=lane.busy_ns / 1000,
+                covered=lane.covered,
+                name=tuple(names.setdefault(lane.names[i], len(names)) for i in at.tolist()),
+                kind=tuple(kinds.setdefault(lane.kinds[i], len(kinds)) for i in at.tolist()),
+                start_ns=tuple((lane.intervals[at, 0] - window.start_ns).tolist()),
+                duration_ns=tuple(length[at].tolist()),
+                call=tuple(number.get(call_of[row], -1) for row in lane.rows[at].tolist()) if launched else (),
+                left_out=len(length) - len(at),
+                left_out_us=(lane.busy_ns - int(length[at].sum())) / 1000,
+            )
         )
-        for lane, of in zip(lanes, runs, strict=True)
-    ]
-    return drawn, cell_ns
-
-
-def _runs(lane: _Events, window: Window, cell_ns: float) -> Numbers:
-    """Which events are pushed together: those of one number, counted from 0, of shape [n]."""
-    starts, ends = lane.intervals[:, 0], lane.intervals[:, 1]
-    cell = np.floor((starts - window.start_ns) / cell_ns)
-    small = (ends - starts) < cell_ns
-    joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1])
-    return np.concatenate([[0], np.cumsum(~joins)])
-
-
-def _blocks(lane: _Events, first: int, end: int, window: Window) -> Iterator[m.LaneBlock]:
-    """One for each kind, in the order in which the kinds come; each named after its longest event."""
-    lengths = (lane.intervals[:, 1] - lane.intervals[:, 0])[first:end].tolist()
-    of_kind: dict[str, list[int]] = {}
-    for index in range(end - first):
-        of_kind.setdefault(lane.kinds[first + index], []).append(index)
-    start_ns = int(lane.intervals[first, 0]) - window.start_ns
-    for kind, members in of_kind.items():
-        length_ns = sum(lengths[index] for index in members)
-        yield m.LaneBlock(
-            name=lane.names[first + max(members, key=lengths.__getitem__)],
-            kind=kind,
-            start_us=start_ns / 1000,
-            duration_us=length_ns / 1000,
-            events=len(members),
-        )
-        start_ns += length_ns
+    return tuple(names), tuple(kinds), tuple(made), int(every[~stays].max(initial=0))

@@ -11,24 +11,23 @@ from kgprof.model.roofline import Roofline
 from kgprof.model.structs import Model, Skipped, Tagged
 
 
-class LaneBlock(Model, frozen=True, kw_only=True):
-    """One rectangle of a lane: an event's part of the step, or that of small neighbours, pushed together."""
-
-    name: str  # of the event (of an idle stretch: of the operator that ended it); of the longest one of several
-    kind: str  # a KernelKind; host: region, span, launch, wait, call; idle: host, launch, unknown, edge
-    start_us: float  # after the step's start
-    duration_us: float  # of all its events together
-    events: int = 1
-
-
 class Lane(Model, frozen=True, kw_only=True):
-    """What one thread, stream or device did in a step. The blocks are disjoint and add up to ``busy_us``."""
+    """What one thread, stream or device did in a step: one entry an event in each column, in the order of their start.
+    The events are disjoint; with those left out they add up to ``busy_us``."""
 
     owner: str  # "thread 7", "stream 7", "device"
     content: str  # spans, regions, operators, calls; kernels, copies; idle
     busy_us: float
-    covered: int  # device events without a block: others of the stream ran all the while
-    blocks: tuple[LaneBlock, ...]
+    covered: int  # device events without an entry: others of the stream ran all the while
+    name: tuple[int, ...] = ()  # index in the timeline's ``names``; of an idle stretch: of the operator that ended it
+    kind: tuple[int, ...] = ()  # index in its ``kinds``
+    start_ns: tuple[int, ...] = ()  # after the step's start
+    duration_ns: tuple[int, ...] = ()
+    call: tuple[
+        int, ...
+    ] = ()  # of device events: which entry of all lanes of calls launched it, from 0; -1: none there
+    left_out: int = 0  # shorter events, to keep the timeline small
+    left_out_us: float = 0.0  # of them together
 
 
 class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
@@ -39,14 +38,30 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     steps: int
     duration_us: float  # on the host
     window_us: float  # from the step's start; what lanes hold is cut at its end
+    names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()  # a KernelKind; host: region, span, launch, wait, call; idle: as DeviceIdle's fields
     lanes: tuple[Lane, ...]
     lanes_left_out: int  # those that did least
     left_out_us: float  # what they did
-    merged_blocks: int
-    merged_events: int  # in those
-    merged_below_us: float  # only events shorter than this were merged, and only within a stretch of this length
+    left_out_below_us: float = 0.0  # the longest event that was left out of the lanes; 0: none was
     from_other_steps: int  # device events in the window that another step launched, or no call that the trace holds
     after_the_window: int  # device events that the step launched and that began after it
+
+
+class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
+    """What torch's allocator held over the median traced step. On a CPU it counts from the start of the trace."""
+
+    device: str  # "cuda:0", "cpu"
+    measured_in: PassName
+    step: str  # the trace's name of it
+    steps: int
+    duration_us: float  # under the profiler
+    events: int  # allocations and frees in the step
+    before_bytes: int
+    peak_bytes: int
+    after_bytes: int
+    at_us: tuple[float, ...]  # after the step's start; of many the least and the most of each short stretch
+    allocated_bytes: tuple[int, ...]  # from then on
 
 
 class StepPart(Model, frozen=True, kw_only=True):

@@ -22,12 +22,12 @@ from kgprof.model.findings import (
 )
 from kgprof.model.holistic import HolisticCheck, RankBalance
 from kgprof.model.host import FlameGraph, HostBreakdown
-from kgprof.model.kernels import Fusion, KernelBreakdown, KindOverride
+from kgprof.model.kernels import Fusion, KernelBreakdown, KindOverride, MemoryCurve
 from kgprof.model.options import Options, RunKey
 from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, TradeOff, TrainingPhases
+from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, StepSeries, TradeOff, TrainingPhases
 
 
 class RecompileEntry(Model, frozen=True, kw_only=True):
@@ -129,6 +129,8 @@ class RunReport(Model, frozen=True, kw_only=True):
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
     flame: FlameGraph | Skipped = Skipped(reason="this Recording has no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING ran in one process")
+    memory_curve: MemoryCurve | Skipped = Skipped(reason="this report has none")
+    series: StepSeries | Skipped = Skipped(reason="this report has no single step times")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
     phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
 

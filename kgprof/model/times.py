@@ -70,6 +70,29 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
 
 
+class ProcessSteps(Model, frozen=True, kw_only=True):
+    """The steps of one process in their order, ``every`` consecutive ones to an entry of the columns."""
+
+    number: int  # of the round, from 1
+    time: Spread  # us, over all of them
+    evaluations: tuple[int, ...]  # steps of each
+    every: int
+    low_us: tuple[float, ...]
+    middle_us: tuple[float, ...]  # the median
+    high_us: tuple[float, ...]
+
+
+class StepSeries(Tagged, frozen=True, kw_only=True, tag="stepseries"):
+    """How the steps of TIMING lie: over time, process by process, and how many are how long."""
+
+    processes: tuple[ProcessSteps, ...]
+    time: Spread  # us, over the steps of all processes
+    bins_from_us: float
+    bin_us: float
+    counts: tuple[int, ...]  # of the steps of all processes, by bin
+    above: int  # longer than the last bin
+
+
 class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 

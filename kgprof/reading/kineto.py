@@ -77,6 +77,16 @@ class LaunchShape:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class MemoryPoints:
+    """Allocations and frees (``profile_memory``), in the file's order."""
+
+    at_ns: Column
+    allocated_bytes: Column  # of the device from then on
+    change_bytes: Column  # negative: freed
+    device: Column  # of a GPU its number; NONE: the CPU
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
     """Complete events in the file's order, one array a field.
 
@@ -96,6 +106,7 @@ class Columns:
     names: tuple[str, ...]
     threads: tuple[tuple[int | str, int | str], ...]  # process and thread
     shapes: tuple[LaunchShape, ...]
+    memory: MemoryPoints
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -157,11 +168,17 @@ class _Arguments(msgspec.Struct, gc=False):
     warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
     occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
     size_bytes: Any = msgspec.field(name="bytes", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    change: Any = msgspec.field(name="Bytes", default=None)
+    device: Any = msgspec.field(name="Device Id", default=None)
+    device_type: Any = msgspec.field(name="Device Type", default=None)
 
 
 _NO_ARGUMENTS = _Arguments()
 _NO_SHAPE = LaunchShape()
 _WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})  # an operator's arguments may go by the same names
+_CPU, _CUDA = 0, 1  # of torch's c10::DeviceType
+_LARGEST_SIZE = 2**50  # of a number of bytes
 _LARGEST_FIGURE = 1e12  # of a figure per SM or a percentage: beyond it, and for NaN, it is none
 
 
@@ -366,9 +383,12 @@ class _Gathered:
         self._shapes: dict[LaunchShape, int] = {}
         self._known_shapes: dict[tuple[Any, ...], int] = {}
         self._impossible = 0
+        self._memory: list[tuple[int, int, int, int]] = []  # as MemoryPoints has them
 
     def add(self, events: list[_Event]) -> None:
         complete = [event for event in events if event.ph == "X"]
+        if len(complete) < len(events):
+            self._memory += [point for event in events if event.name == "[memory]" and (point := _memory(event))]
         start_us = np.array([event.ts for event in complete], np.float64)
         duration_us = np.array([event.dur for event in complete], np.float64)
         possible = (np.abs(start_us) <= _LATEST_US) & (duration_us >= 0) & (duration_us <= _LATEST_US)
@@ -437,11 +457,30 @@ class _Gathered:
             names=tuple(self._names),
             threads=tuple(self._threads),
             shapes=tuple(self._shapes),
+            memory=MemoryPoints(
+                **{
+                    name: np.array([point[at] for point in self._memory], np.int64)
+                    for at, name in enumerate(("at_ns", "allocated_bytes", "change_bytes", "device"))
+                }
+            ),
         )
 
     def warnings(self) -> Iterator[str]:
         if self._impossible:
             yield f"{self._impossible:,} events with a missing or impossible time were left out"
+
+
+def _memory(event: _Event) -> tuple[int, int, int, int] | None:
+    """None for a device that is neither the CPU nor a GPU of CUDA's kind, and for numbers that are none."""
+    found = event.args
+    if event.ph != "i" or found is None or not abs(event.ts) <= _LATEST_US:
+        return None
+    allocated, device = _whole(found.allocated), NONE if found.device_type == _CPU else _whole(found.device)
+    if allocated is None or device is None or found.device_type not in (_CPU, _CUDA) or type(found.change) is not int:
+        return None
+    if max(allocated, abs(found.change), device) >= _LARGEST_SIZE:
+        return None
+    return round(event.ts * 1000), allocated, found.change, device
 
 
 def _launch_shape(arguments: _Arguments) -> LaunchShape:

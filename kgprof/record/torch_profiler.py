@@ -54,14 +54,18 @@ def export(profiler: profile, path: Path) -> int:
 def profiled(
     session: Session, device: torch.device, *, warmup: int, steps: int, with_stack: bool = False
 ) -> tuple[profile, tuple[float, ...]]:
-    """The profiler's own warm-up (a first session in a process is dearer) and then the window, with each step's us."""
+    """The profiler's own warm-up (a first session in a process is dearer) and then the window, with each step's us.
+
+    ``with_stack``: of STACK, whose times are none of the workload's: it records allocations too."""
     clock = timing.clock_for(device)
     with warnings.catch_warnings():
         # torch warns of what was asked for (--warmup 0), and that an earlier cycle's events are cleared (there is one).
         warnings.filterwarnings("ignore", message="Profiler won't be using warmup")
         warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
         window = schedule(wait=0, warmup=warmup, active=steps, repeat=1)
-        profiler = profile(activities=activities(device), schedule=window, with_stack=with_stack)
+        profiler = profile(
+            activities=activities(device), schedule=window, with_stack=with_stack, profile_memory=with_stack
+        )
         # What the device still has to do from before would lie in the window, so it is awaited before each way into it.
         timing.synchronize(device)
         profiler.start()

@@ -63,7 +63,10 @@ class TraceWindow(Source):
                 self.kind, self.opened_at = kind, self._steps.current
                 window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
                 self._profiler = torch_profile(
-                    activities=activities(self._device), schedule=window, with_stack=self._with_stack
+                    activities=activities(self._device),
+                    schedule=window,
+                    with_stack=self._with_stack,
+                    profile_memory=self._with_stack,
                 )
                 timing.synchronize(self._device)
                 self._tell(self._profiler.start)

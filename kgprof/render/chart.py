@@ -27,6 +27,7 @@ class Part:
     letter: str
     length: float
     share: float
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Segment:
     letter: str
     share: str
     wide: bool  # the share fits on a wide screen only
+    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
                 letter=part.letter if part.length >= _LETTER_FROM else "",
                 share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
                 wide=part.length < _SHARE_ALWAYS_FROM,
+                title=part.title,
             )
         )
         x += part.length

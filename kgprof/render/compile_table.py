@@ -114,8 +114,9 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
         whole, parts, words = sum(total) or 1.0, [], []
         for (field, letter, name, _), value in zip(STAGES, total, strict=True):
             if value:
-                parts.append(Part(kind=kind(field), letter=letter, length=value / scale, share=value / whole))
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
+                length, share = value / scale, value / whole
+                parts.append(Part(kind=kind(field), letter=letter, length=length, share=share, title=words[-1]))
         of = len(run.compile.compilations) if isinstance(run.compile, m.CompileSummary) else 0
         made = plural(len(each), "compilation") if len(each) == of else f"{len(each)} of {of:,} compilations"
         bar = Bar(

@@ -49,7 +49,7 @@ class Share(IntEnum):
 
 
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
-LONG = ("the logs", "the timelines", "the CPU functions", "the roofline")
+LONG = ("the logs", "the timelines", "the step times and memory curves", "the CPU functions", "the roofline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +97,14 @@ def packed(profile: m.Profile, share: Share) -> Packed:
     data = msgspec.json.encode(profile if share is Share.WHOLE else comparable(profile))
     if len(data) > MAX_JSON_BYTES:
         return packed(profile, Share(share - 1))
-    zipped = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
-    zipped[_OPERATING_SYSTEM] = 255
-    return Packed(text=base64.b64encode(zipped).decode("ascii"), left_out=() if share is Share.WHOLE else LONG)
+    return Packed(text=zipped(data), left_out=() if share is Share.WHOLE else LONG)
+
+
+def zipped(data: bytes) -> str:
+    """gzip in base64: the same bytes with every version of Python."""
+    made = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
+    made[_OPERATING_SYSTEM] = 255
+    return base64.b64encode(made).decode("ascii")
 
 
 def comparable(profile: m.Profile) -> m.Profile:
@@ -112,7 +117,7 @@ def comparable(profile: m.Profile) -> m.Profile:
             kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels))
+        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels, series=gone, memory_curve=gone))
     return msgspec.structs.replace(profile, runs=tuple(short))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
@@ -82,9 +83,11 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
     return tuple(Fact(name=name, value=value) for name, value in pairs)
 
 
-def observer_table(runs: Sequence[m.RunReport]) -> Table:
+def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
+    """``drawn``: with a bar in each cell."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes: list[m.PassName] = [name for name in m.PassName if name in seen and name is not m.PassName.TIMING]
+    most = max((cost.ratio for run in runs for cost in run.observers if isinstance(cost.ratio, float)), default=1.0)
     rows = []
     for run in runs:
         cells = dict.fromkeys(passes, Cell(DASH, details=("no such pass",)))
@@ -92,10 +95,16 @@ def observer_table(runs: Sequence[m.RunReport]) -> Table:
             if isinstance(cost.ratio, m.Skipped):
                 cells[cost.observer] = Cell(DASH, details=(cost.ratio.reason,))
             else:
-                cells[cost.observer] = Cell(ratio(cost.ratio), details=(plural(cost.samples, "step"),))
+                cells[cost.observer] = Cell(
+                    ratio(cost.ratio),
+                    details=(plural(cost.samples, "step"),),
+                    value=cost.ratio,
+                    bar=cost.ratio / most if drawn else None,
+                )
         if run.observers:
             rows.append(row(run.key.slug, *(cells[name] for name in passes)))
-    return plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
+    table = plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
+    return replace(table, notes=(f"Bars: 0 to {ratio(most)}.",)) if rows and drawn else table
 
 
 def passes(profile: m.Profile) -> frozenset[str]:

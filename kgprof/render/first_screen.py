@@ -16,7 +16,7 @@ from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, duration, figure, of_width, ratio
+from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
 from kgprof.render.run_order import importance
 from kgprof.wording import plural, relative
 
@@ -242,11 +242,18 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
             leads_to=f"kernels-{anchor(index)}",
             run=one_line(run.key.slug, limits.name),
             description=words,
-            segments=of_parts([Part(kind=kind, letter="", length=share, share=share) for kind, share in shares]),
+            segments=of_parts(_parts(shares)),
             busy=duration(us),
             of_step=f"{100 * share:.0f} %",
             width=of_width(share),
         )
+
+
+def _parts(shares: Sequence[tuple[str, float]]) -> list[Part]:
+    return [
+        Part(kind=kind, letter="", length=share, share=share, title=f"{breakdown.NAMES[kind]} {percent(share)}")
+        for kind, share in shares
+    ]
 
 
 # ---------------------------------------------------------------- what to do, and what a change is put down to
@@ -334,7 +341,7 @@ def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
             leads_to="",
             run=name,
             description=f"{name}: " + ", ".join(f"{breakdown.NAMES[k]} {100 * share:.0f} %" for k, share in shares),
-            segments=of_parts([Part(kind=kind, letter="", length=share, share=share) for kind, share in shares]),
+            segments=of_parts(_parts(shares)),
             busy=duration(whole),
             of_step=f"{100 * whole / of:.0f} %",
             width=of_width(whole / of),

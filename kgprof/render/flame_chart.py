@@ -19,6 +19,7 @@ from kgprof.render.table import Block, Fold, Table, plain
 from kgprof.wording import plural, relative
 
 _NAME = 100  # characters of a name in a box's title, and of its place
+_FILE = 40  # of its file's name
 _LONGEST = 3  # functions that the sentence above the drawing names
 _NO_ROOM = "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
@@ -106,7 +107,7 @@ def _name_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: s
 
 def _place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
     known = flame.frames[frame]
-    path = relative(flame.names[known.file], root)
+    path = one_line(relative(flame.names[known.file], root), 20_000)
     return f"{path}:{known.line}" if path and known.line else path
 
 
@@ -138,6 +139,7 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
             width=total_ns,
             style=f"f-{_kind_of(flame.frames[at])}",
             label=short_name(names[at]),
+            file=_place(flame, at, root).rpartition("/")[2][:_FILE],
             title=f"{titles[at]}; {times}",
         )
         items.append(item)
@@ -289,6 +291,7 @@ def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
             width=(before + after) / 2,
             style=f"d-{style}",
             label=label,
+            file=_place(flame, frame, root).rpartition("/")[2][:_FILE],
             title=f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}",
         )
         made.append(item)

@@ -110,6 +110,7 @@ class Html:
         layout = Layout()
         own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
         reserved = sum(_as_text(trace) for trace in traces if trace.run in own)
+        reserved += FRAME_BYTES * (len(traces) - 1) if own else 0  # which are left free below for every trace
         limits, made, text = _first_that_fits(profile, traces, layout, reserved)
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))

@@ -20,7 +20,8 @@ NARROWEST = 0.0015  # of the width: two pixels of a wide screen
 _BOXES = 600  # of a page, shared by the trees that are drawn
 _MOST_BOXES = 300  # of one of them
 _LABELLED = 0.025  # of the width: with a name in it on a wide screen
-_WIDE = 0.09  # and on a telephone
+_WITH_FILE = 0.12  # and with its place
+_WIDE = 0.09  # and with a name on a telephone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Item:
     style: str
     label: str
     title: str
+    file: str = ""  # its place in short: "policy.py:77"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class Box:
     width: str
     label: str  # empty where there is no room for it
     title: str
+    file: str = ""  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
             y=ROW * depth[node],
             width=of_width(shares[node]),
             label=items[node].label if shares[node] >= _LABELLED else "",
+            file=items[node].file if shares[node] >= _WITH_FILE else "",
             title=items[node].title,
         )
         for node in drawn

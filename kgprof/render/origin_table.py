@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kgprof import model as m
 from kgprof.render import breakdown
 from kgprof.render.chart import broken_down
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import count, figure, percent, span
-from kgprof.render.table import Block, Cell, Fold, Small, Table, plain
+from kgprof.render.quantity import DASH, count, figure, percent, span
+from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, plain
 from kgprof.wording import plural, relative
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
-# Why a device was idle: its field of DeviceIdle, its name, what it means. They add up to its ``total_us``.
+# Why a device was idle: its field of DeviceIdle, its name, what it means, its colour. They add up to its ``total_us``.
 _CAUSES = (
-    ("host_us", "waiting for the CPU", "waiting for the CPU: the next launch had not been issued"),
-    ("launch_us", "launch latency", "issued, not yet started"),
-    ("unknown_us", "unknown", "the trace has no launch call for the next work"),
-    ("edges_us", "before the first / after the last", "GPU work of the traced window"),
+    ("host_us", "waiting for the CPU", "the next launch had not been issued", "t-idle-host"),
+    ("launch_us", "launch latency", "issued, not yet started", "t-idle-launch"),
+    ("unknown_us", "unknown", "the trace has no launch call for the next work", "t-idle-other"),
+    ("edges_us", "before the first / after the last", "GPU work of the traced window", "t-idle-other"),
 )
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
@@ -49,7 +50,7 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     if isinstance(kernels.idle, m.Skipped):
         return f"reasons for GPU idle time unknown: {kernels.idle.reason}"
     causes = []
-    for field, cause, _ in _CAUSES:
+    for field, cause, *_ in _CAUSES:
         per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
         causes.append(f"{cause} {per_step} ({of_window})")
     return f"GPU idle, µs per traced step (share of the window): {', '.join(causes)}"
@@ -83,19 +84,30 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
     idle, units = kernels.idle, ("\N{MICRO SIGN}s per step", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)
+    scale_us = max(getattr(idle, field) for field, *_ in _CAUSES) or 1.0
+    axis = f"0{DASH}{figure(scale_us / breakdown.steps_of(kernels))} \N{MICRO SIGN}s per step"
+
+    def drawn(cause: str, us: float, style: str) -> tuple[str, str, Cell]:
+        per_step, of_window = _idle(us, kernels)
+        title = f"{cause}: {per_step} \N{MICRO SIGN}s per step, {of_window} of the window"
+        return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
+
     rows: list[tuple[Cell | str, ...]] = [
-        (Cell(cause, below=(Small((meaning,), "detail"),)), *_idle(getattr(idle, field), kernels))
-        for field, cause, meaning in _CAUSES
+        (Cell(cause, below=(Small((meaning,), "detail"),)), *drawn(cause, getattr(idle, field), style))
+        for field, cause, meaning, style in _CAUSES
     ]
-    rows.append(("all idle time", *_idle(idle.total_us, kernels)))
+    rows.append(("all idle time", *_idle(idle.total_us, kernels), ""))
     causes = plain(f"Idle time of {name}", ("GPU idle time", *units), rows, style="")
     spans = sorted(((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1])
     shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
     if rest:
         shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
-    host = ((span, *_idle(us, kernels)) for span, us in shown)
+    host = ((span, *drawn(span, us, _CAUSES[0][3])) for span, us in shown)
     headings, label = ("CPU meanwhile", *units), f"CPU activity while the GPU of {name} was idle"
-    return (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
+    tables = (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
+    if not limits.timelines:  # no room for pictures
+        return tuple(table.only(*(column.name for column in table.columns)) for table in tables)
+    return tuple(replace(table, columns=(*table.columns, Column(axis, style="drawn"))) for table in tables)
 
 
 def input_copies_sentence(kernels: m.KernelBreakdown) -> str:

@@ -33,10 +33,12 @@ from kgprof.render import (
     region_table,
     roofline_table,
     run_table,
+    step_chart,
     summary,
     timeline_chart,
     trace_table,
 )
+from kgprof.render.break_even_chart import break_even_plots
 from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
 from kgprof.render.embedded_profile import Packed
@@ -46,6 +48,7 @@ from kgprof.render.first_screen import FirstScreen, first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor
 from kgprof.render.log_text import logs
+from kgprof.render.memory_chart import memory_folds
 from kgprof.render.quantity import count, figure
 from kgprof.render.run_order import importance, kept
 from kgprof.render.table import Facts, bounded
@@ -59,7 +62,7 @@ CHAPTERS = {
     **dict.fromkeys(("compare",), "Comparison"),
     **dict.fromkeys(("gate",), "Budgets"),
     **dict.fromkeys(("traces",), "Traces"),
-    **dict.fromkeys(("results", "trade-offs"), "Results"),
+    **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
     **dict.fromkeys(("findings", "checklist"), "Findings"),
     **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
     **dict.fromkeys(("trace-files", "step"), "Timeline"),
@@ -223,6 +226,9 @@ def _sections(
     # Without times the table is worth its room only for how a run ended or what is noted on it.
     elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
         yield _results(profile, limits)
+        if step_chart.timed_steps(profile.runs):
+            steps = {"folds": step_chart.step_time_folds(profile.runs[: limits.runs], limits)}
+            yield _section(limits, "steps", "Step times", as_it_is=steps)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
@@ -309,7 +315,7 @@ def _kernels_and_host(
         carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
         yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
-        steps = {"folds": timeline_chart.step_folds(runs, limits)}
+        steps = {"folds": timeline_chart.step_folds(runs, limits), "events": timeline_chart.events(runs, limits)}
         yield _section(limits, "step", "One step", as_it_is=steps)
     if timed:
         yield _section(limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits))
@@ -342,13 +348,17 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
-        yield _section(limits, "economics", "Economics", table=table, units=profile.unit.plural)
+        curves = {"plots": tuple(break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits))}
+        yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
     if columns := memory_table.columns(profile.runs):
         table = run_table.run_table(runs, columns, "Syncs and memory per run")
         contract = practices.memory_contract(profile, anchors, limits)
         buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
-        yield _section(limits, "memory", title, table=table, missing=missing, contract=contract, buffers=buffers)
+        drawn = {"curves": memory_folds(runs, limits)}
+        yield _section(
+            limits, "memory", title, as_it_is=drawn, table=table, missing=missing, contract=contract, buffers=buffers
+        )
 
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
@@ -361,7 +371,12 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
     passes = tuple(sorted(environment_facts.passes(profile)))
     yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(limits, "cost", "Profiling overhead", table=environment_facts.observer_table(runs))
+        yield _section(
+            limits,
+            "cost",
+            "Profiling overhead",
+            table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
+        )
     if checks := holistic_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 

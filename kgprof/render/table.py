@@ -66,6 +66,12 @@ class Cell(msgspec.Struct, frozen=True):  # as Row: a page has tens of thousands
         return "" if self.bar is None else of_width(self.bar)
 
     @property
+    def sort(self) -> str:
+        """What the page sorts by, where the text says less."""
+        shown = "" if self.value is None else f"{self.value:.5g}"
+        return "" if shown == self.text.replace(",", "") else shown
+
+    @property
     def lines(self) -> tuple[Small, ...]:
         """The details as the page shows them: short ones share a line, so that no column grows for them."""
         lines: list[str] = []

@@ -1,17 +1,24 @@
-"""One step of each run as an SVG of lanes, with its tables: what it shows is read without a script, or colours.
+"""One step of each run as lanes of its events, with its tables: a picture that needs no script, and the events
+themselves, from which the script draws one to zoom into.
 
-Lengths along the time are per cent of the width, so that the same drawing fits a telephone and a wall; a block's kind
-is also its height, and hovering says what it is.
+Lengths along the time are shares of the width, so that the same drawing fits a telephone and a wall; a kind of event is
+also a height. Where events are too short for the width, the picture shows how busy each stretch was, and no order.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
+
 from kgprof import model as m
+from kgprof.render.breakdown import KINDS
 from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.embedded_profile import zipped
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
@@ -22,9 +29,16 @@ from kgprof.wording import plural, short_name
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
 _BLOCKS_AT, _BLOCK = 17, 16  # where in a row they begin, and how high the highest are
 _AXIS = 18
-_NAME = 56  # characters of a name in a block's title
-_MOST_BLOCKS = 600  # of a run; analysis makes far fewer
+_NAME = 72  # characters of an event's name
 _TICKS = 4
+ACROSS = 3000  # units of the picture's width
+_EXACT = 150  # events of a lane that are drawn one by one; of more those that are shorter than a cell are not
+_CELLS = 250  # of the width
+_STEPS = 50_000  # of the window, at least: how exactly the page knows a time
+_DENSE = (
+    "In lanes of many events, a bar is as high as the share of its stretch that short events took, in the colour of "
+    "what took most."
+)
 
 # What is no kind of kernel: its class is t-CLASS, how high it is drawn, what a reader calls it, what it stands for.
 _MARKS: dict[str, tuple[str, int, str, str]] = {
@@ -65,12 +79,9 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rectangle:
+class Shape:
     style: str  # its class
-    x: str
-    y: int
-    width: str
-    height: int
+    path: str  # of all its rectangles, in ACROSS units by _BLOCK pixels
     title: str
 
 
@@ -79,19 +90,23 @@ class LaneRow:
     label: str
     busy: str
     label_y: int
+    top: int
     line_y: int  # the ground that the blocks stand on
-    rectangles: tuple[Rectangle, ...]
+    shapes: tuple[Shape, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes(Drawing):
     kind: ClassVar[str] = "lanes"
+    across: ClassVar[int] = ACROSS
+    at: str  # the run's anchor
     description: str
     height: int
     axis_y: int
     rows: tuple[LaneRow, ...]
     ticks: tuple[tuple[str, str, str], ...]  # where, its text, and the text's anchor
     step_end: str  # where the step ends on the host, if before the window does; else empty
+    note: str  # how to read the picture where it does not show single events; the script's does
 
 
 def known(runs: Sequence[m.RunReport]) -> bool:
@@ -115,8 +130,10 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
                 f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU time: the median of "
                 f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
             )
-            if index in drawn and sum(len(lane.blocks) for lane in step.lanes) <= _MOST_BLOCKS:
-                blocks += _drawn(step, name, limits)
+            if not any(lane.name for lane in step.lanes):
+                blocks.append("No timeline: this report has no single events.")
+            elif index in drawn:
+                blocks += _drawn(step, name, anchor(index), limits)
             else:
                 blocks.append("No timeline: left out of this page to keep it small; report.json holds it.")
         blocks += _host(kernels, name, limits)
@@ -133,45 +150,51 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
 # ---------------------------------------------------------------- the drawing
 
 
-def _drawn(step: m.StepTimeline, name: str, limits: Limits) -> Iterator[Block]:
+def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
-    present = {_mark(lane, block) for lane in step.lanes for block in lane.blocks}
+    present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
     marks = (
         LegendEntry(kind=kind, letter="", name=called, meaning=meaning, family="t")
         for mark, (kind, _, called, meaning) in _MARKS.items()
         if mark in present
     )
     yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks))
-    labels = []
-    for lane in step.lanes:
-        content = _CONTENTS.get(lane.content, lane.content)
-        label = f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}"
-        labels.append(one_line(label, limits.name))
-    yield _lanes(step, labels)
+    labels = _labels(step, limits)
+    yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
     rows = (
         (
             label,
             figure(lane.busy_us),
             percent(lane.busy_us / step.window_us if step.window_us else 0.0),
-            count(sum(block.events for block in lane.blocks) + lane.covered),
-            count(len(lane.blocks)),
+            count(len(lane.name) + lane.left_out + lane.covered),
+            count(lane.left_out),
         )
         for label, lane in zip(labels, step.lanes, strict=True)
     )
-    table = plain(f"Lanes of {name}", ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "blocks"), rows)
-    yield Fold("The lanes as a table", blocks=(table,))
+    headings = ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "of these left out")
+    yield Fold("The lanes as a table", blocks=(plain(f"Lanes of {name}", headings, rows),))
 
 
-def _lanes(step: m.StepTimeline, labels: Sequence[str]) -> Lanes:
+def _labels(step: m.StepTimeline, limits: Limits) -> list[str]:
+    labels = []
+    for lane in step.lanes:
+        content = _CONTENTS.get(lane.content, lane.content)
+        label = f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}"
+        labels.append(one_line(label, limits.name))
+    return labels
+
+
+def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
     window_us = step.window_us or 1.0
     rows = tuple(
         LaneRow(
             label=label,
             busy=f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / window_us)}",
             label_y=top + 12,
+            top=top + _BLOCKS_AT,
             line_y=top + _BLOCKS_AT + _BLOCK,
-            rectangles=tuple(_rectangle(lane, block, top, window_us) for block in lane.blocks),
+            shapes=tuple(_shapes(step, lane)),
         )
         for top, label, lane in zip(range(0, _ROW * len(labels), _ROW), labels, step.lanes, strict=True)
     )
@@ -182,44 +205,106 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str]) -> Lanes:
         text = "0" if not place else figure(window_us * place / _TICKS)
         ticks.append((of_width(place / _TICKS), f"{text} \N{MICRO SIGN}s" if place == _TICKS else text, side))
     return Lanes(
+        at=at,
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
         rows=rows,
         ticks=tuple(ticks),
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
+        note=_DENSE if any(len(lane.name) > _EXACT for lane in step.lanes) else "",
     )
 
 
-def _rectangle(lane: m.Lane, block: m.LaneBlock, top: int, window_us: float) -> Rectangle:
-    mark, name = _MARKS.get(_mark(lane, block)), short_name(one_line(block.name, 20_000), _NAME)
-    kind = block.kind if block.kind in LETTERS else "other"
-    style, height = (f"t-{mark[0]}", mark[1]) if mark else (f"k-{kind}", _BLOCK)
-    if lane.content == "idle":
-        cause = mark[2] if mark else "idle"
-        name = f"{cause}, until {name}" if name else cause
-    when = f"{figure(block.duration_us)} \N{MICRO SIGN}s, starting at {figure(block.start_us)} \N{MICRO SIGN}s"
-    several = f"{count(block.events)} together, {when}; the longest: {name}"
-    return Rectangle(
-        style=style,
-        x=of_width(block.start_us / window_us),
-        y=top + _BLOCKS_AT + _BLOCK - height,
-        width=of_width(block.duration_us / window_us),
-        height=height,
-        title=f"{name}: {when}" if block.events == 1 else several,
-    )
+def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
+    """The lane's events, one shape a kind: each at its place, or for each cell how much of it the short ones took, in
+    the colour of the kind that took most."""
+    window_ns = step.window_us * 1000 or 1.0
+    cell_ns = window_ns / _CELLS if len(lane.name) > _EXACT else 0.0
+    paths: defaultdict[int, list[str]] = defaultdict(list)
+    cells: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+    totals: defaultdict[int, list[int]] = defaultdict(list)
+    for kind, start, length in zip(lane.kind, lane.start_ns, lane.duration_ns, strict=True):
+        totals[kind].append(length)
+        if length < cell_ns:
+            cells[int(start / cell_ns)][kind] += length
+        else:
+            high = _style(lane, step.kinds[kind])[1]
+            paths[kind].append(_rectangle(ACROSS * start / window_ns, ACROSS * length / window_ns, high))
+    for cell, of in cells.items():
+        high = max(1, round(_BLOCK * min(1.0, sum(of.values()) / cell_ns)))
+        most = max(of, key=lambda kind: (of[kind], -kind))
+        paths[most].insert(0, _rectangle(ACROSS * cell / _CELLS, ACROSS / _CELLS, high))
+    for kind in sorted(paths):
+        style, _, called = _style(lane, step.kinds[kind])
+        took = f"{milliseconds(sum(totals[kind]) / 1000)} ms"
+        yield Shape(
+            style=style, path="".join(paths[kind]), title=f"{called}: {plural(len(totals[kind]), 'event')}, {took}"
+        )
 
 
-def _mark(lane: m.Lane, block: m.LaneBlock) -> str:
-    return f"idle-{block.kind}" if lane.content == "idle" else block.kind
+def _rectangle(x: float, width: float, high: int) -> str:
+    return f"M{x:.4g} {_BLOCK - high}h{max(width, 0.1):.4g}v{high}H{x:.4g}z"
+
+
+def _style(lane: m.Lane, kind: str) -> tuple[str, int, str]:
+    """Class, height and name of a kind."""
+    if mark := _MARKS.get(_mark(lane, kind)):
+        return f"t-{mark[0]}", mark[1], mark[2]
+    known = kind if kind in LETTERS else "other"
+    return f"k-{known}", _BLOCK, next((name for each, name, _ in KINDS if each == known), known)
+
+
+def _mark(lane: m.Lane, kind: str) -> str:
+    return f"idle-{kind}" if lane.content == "idle" else kind
+
+
+def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
+    """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is. Times are whole
+    numbers of ``unit`` nanoseconds, starts count from the end of the event before, calls from the call before."""
+    drawn, coded = kept(runs, limits.timelines), {}
+    for index, _, kernels in broken_down(runs):
+        if index in drawn and isinstance(kernels.timeline, m.StepTimeline) and kernels.timeline.names:
+            coded[anchor(index)] = _coded(kernels.timeline, limits)
+    return zipped(msgspec.json.encode(coded)) if coded else ""
+
+
+def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
+    unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
+    styles: dict[tuple[str, int, str], int] = {}
+    lanes = []
+    for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
+        starts = [round(start / unit) for start in lane.start_ns]
+        ends = [round((start + length) / unit) for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)]
+        lanes.append(
+            (
+                label,
+                f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}",
+                int(lane.content == "calls"),
+                lane.name,
+                [styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind],
+                [start - before for start, before in zip(starts, (0, *ends), strict=False)],
+                [end - start for start, end in zip(starts, ends, strict=True)],
+                [call - before for call, before in zip(lane.call, (0, *lane.call), strict=False)],
+            )
+        )
+    names = [short_name(one_line(name, 20_000), _NAME) for name in step.names]
+    return [
+        unit,
+        round(step.window_us * 1000 / unit),
+        round(step.duration_us * 1000 / unit),
+        names,
+        list(styles),
+        lanes,
+    ]
 
 
 def _notes(step: m.StepTimeline) -> Iterator[str]:
-    if step.merged_blocks:
-        below = f"shorter than {figure(step.merged_below_us)} \N{MICRO SIGN}s"
+    if lost := sum(lane.left_out for lane in step.lanes):
+        us = f"{figure(sum(lane.left_out_us for lane in step.lanes))} \N{MICRO SIGN}s in total"
         yield (
-            f"{plural(step.merged_events, 'event')} {below} are drawn as {plural(step.merged_blocks, 'block')}: "
-            "neighbours of one kind are merged, and each block is as long as its events together"
+            f"{plural(lost, 'event')} of at most {figure(step.left_out_below_us)} \N{MICRO SIGN}s each, {us}, "
+            "left out: the longest ones are here"
         )
     if step.duration_us < step.window_us:
         yield "the dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched"
@@ -228,7 +313,7 @@ def _notes(step: m.StepTimeline) -> Iterator[str]:
     if step.after_the_window:
         yield f"{plural(step.after_the_window, 'GPU event')} that the step launched began later than is drawn"
     if covered := sum(lane.covered for lane in step.lanes):
-        yield f"{plural(covered, 'GPU event')} ran under others of their stream, without a block"
+        yield f"{plural(covered, 'GPU event')} ran under others of their stream and are not drawn"
     if step.lanes_left_out:
         yield f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} \N{MICRO SIGN}s in total omitted"
 

@@ -188,7 +188,7 @@
   // Copies: what is shown, as Markdown in which nothing is markup but ours. Links are no part of it.
   const words = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.data;
-    if (node.matches("a, button.copy")) return "";
+    if (node.matches("a, button.copy, svg")) return "";
     const inner = [...node.childNodes].map(words).join("");
     return node.matches("code, dd, p") ? ` ${inner}` : inner;
   };
@@ -303,6 +303,7 @@
   const flame = (chart) => {
     const said = chart.nextElementSibling;
     const title = (box) => box.element.querySelector("title").textContent;
+    const name = (box) => title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
     const boxes = [...chart.children].map((element) => ({
       element,
       x: Number.parseFloat(element.getAttribute("x")),
@@ -318,10 +319,14 @@
       box.text = box.element.querySelector("text");
       if (!box.text) {
         box.text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-        box.text.setAttribute("x", "4");
-        box.text.setAttribute("y", "16");
-        box.text.textContent = title(box).split("\n", 1)[0].replace(/^(<built-in \w+ |nn\.Module: )(?=[^ >])/, "");
+        box.text.textContent = name(box);
         box.element.append(box.text);
+      }
+      const [, file] = /\n[^;]*?([^/;, ]+:\d+); /.exec(title(box)) ?? [];
+      if (file && !box.text.querySelector("tspan")) {
+        const place = document.createElementNS("http://www.w3.org/2000/svg", "tspan");
+        place.textContent = ` ${file}`;
+        box.text.append(place);
       }
       box.element.setAttribute("role", "treeitem");
       box.element.setAttribute("aria-level", box.row + 1);
@@ -332,9 +337,42 @@
       for (let here = box; here; here = here.above) if (here === top) return true;
       return false;
     };
+    // Above the graph: a search, the way from the root to the frame that is shown, and back to all of it.
+    const make = (tag, more) => Object.assign(document.createElement(tag), more);
+    const find = make("input", { type: "search", placeholder: "Find a frame", autocomplete: "off", spellcheck: false });
+    find.setAttribute("aria-label", "Find in this graph: function or file");
+    const found = make("span", { className: "note" });
+    found.setAttribute("role", "status");
+    const reset = make("button", { type: "button", textContent: "Reset" });
+    const crumbs = make("span", { className: "crumbs" });
+    const tools = make("div", { className: "tools" });
+    tools.append(find, reset, found, crumbs);
+    chart.before(tools);
+    const search = () => {
+      const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const hit = (box) => words.length > 0 && words.every((word) => title(box).split("; ")[0].toLowerCase().includes(word));
+      for (const box of boxes) {
+        box.hit = hit(box);
+        box.inHit = box.above ? box.above.hit || box.above.inHit : false;
+        box.element.classList.toggle("hit", box.hit);
+      }
+      const hits = boxes.filter((box) => box.hit);
+      const share = hits.filter((box) => !box.inHit).reduce((sum, box) => sum + box.width, 0) / boxes[0].width;
+      chart.classList.toggle("searched", words.length > 0);
+      found.textContent = words.length === 0 ? ""
+        : `${hits.length} frame${hits.length === 1 ? "" : "s"}, ${(100 * share).toFixed(1)} % of the time`;
+    };
     let shown = boxes[0];
     const show = (top) => {
       shown = top;
+      const way = [];
+      for (let box = top; top !== boxes[0] && box; box = box.above) way.unshift(box);
+      crumbs.replaceChildren(...way.flatMap((box, at) => {
+        const step = make("button", { type: "button", textContent: name(box).slice(0, 40) });
+        if (box === top) step.setAttribute("aria-current", "true");
+        step.addEventListener("click", () => { select(box, false); show(box); });
+        return at > 0 ? [" \u203a ", step] : [step];
+      }));
       for (const box of boxes) {
         const outside = !within(box, top);
         const around = outside && within(top, box);
@@ -379,6 +417,25 @@
       event.preventDefault();
       event.stopPropagation();
     });
+    find.addEventListener("input", search);
+    find.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" && event.key !== "Enter") return;
+      if (event.key === "Escape") find.value = "";
+      search();
+      const first = boxes.filter((box) => box.hit).sort((a, b) => b.width - a.width)[0];
+      if (event.key === "Enter" && first) {
+        select(first, true);
+        show(first);
+      }
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    reset.addEventListener("click", () => {
+      find.value = "";
+      search();
+      select(boxes[0], false);
+      show(boxes[0]);
+    });
     const boxOf = (event) => boxes.find((box) => box.element.contains(event.target));
     chart.addEventListener("click", (event) => {
       const box = boxOf(event);
@@ -399,14 +456,293 @@
   };
   for (const chart of document.querySelectorAll("svg.flame")) flame(chart);
 
+  // Timelines: the events of a step on a canvas. Without this the drawing below it shows the same.
+  const unzipped = (text) => {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  };
+  const ROW = 38;
+  const timeline = (place, [unit, whole, step, names, kinds, coded]) => {
+    const svg = place.querySelector("svg");
+    const calls = [];
+    const lanes = coded.map(([label, busy, calling, name, kind, gaps, lengths, links], row) => {
+      let at = 0;
+      let link = 0;
+      return { label, busy, events: name.map((n, i) => {
+        const start = at + gaps[i];
+        at = start + lengths[i];
+        const event = { row, i, start, end: at, name: names[n], kind: kinds[kind[i]], made: [] };
+        if (calling) calls.push(event);
+        if (links.length > 0) event.call = link += links[i];
+        return event;
+      }) };
+    });
+    for (const { events } of lanes) for (const event of events) {
+      event.by = calls[event.call];
+      event.by?.made.push(event);
+    }
+
+    const canvas = document.createElement("canvas");
+    const said = Object.assign(document.createElement("p"), { className: "note" });
+    said.setAttribute("role", "status");
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "application");
+    canvas.setAttribute("aria-label", svg.getAttribute("aria-label"));
+    const tools = Object.assign(document.createElement("div"), { className: "tools" });
+    const height = ROW * lanes.length + 20;
+    canvas.style.height = `${height}px`; // through the object: the policy forbids attributes only
+    const pen = canvas.getContext("2d");
+    let from = 0;
+    let to = whole;
+    let now = null; // chosen
+    let over = null; // under the pointer
+    const x = (time) => ((time - from) / (to - from)) * canvas.clientWidth;
+    const timeAt = (event) => from + ((event.clientX - canvas.getBoundingClientRect().left) / canvas.clientWidth) * (to - from);
+
+    // Colours are those of the style sheet, asked of elements of the drawing.
+    const probes = new Map();
+    const colour = (kind, property = "fill") => {
+      if (!probes.has(kind)) {
+        const probe = document.createElementNS("http://www.w3.org/2000/svg", "path");
+        probe.setAttribute("class", kind);
+        svg.append(probe);
+        probes.set(kind, getComputedStyle(probe));
+      }
+      return probes.get(kind)[property];
+    };
+    const micros = (time) => {
+      const us = (time * unit) / 1000;
+      return us >= 1000 ? `${Number((us / 1000).toPrecision(4))} ms` : `${Number(us.toPrecision(3))} \u00b5s`;
+    };
+    const first = (events) => { // that ends in view
+      let low = 0;
+      for (let high = events.length; low < high;) {
+        const middle = (low + high) >> 1;
+        if (events[middle].end < from) low = middle + 1;
+        else high = middle;
+      }
+      return low;
+    };
+    const inView = ({ events }) => {
+      const low = first(events);
+      let high = low;
+      while (high < events.length && events[high].start <= to) high += 1;
+      return events.slice(low, high);
+    };
+    const top = (event) => event.row * ROW + 33 - event.kind[1];
+    const draw = () => {
+      const width = canvas.clientWidth;
+      if (!width) return;
+      const dense = devicePixelRatio || 1;
+      canvas.width = width * dense;
+      canvas.height = height * dense;
+      pen.scale(dense, dense);
+      pen.font = `12px ${getComputedStyle(canvas).fontFamily}`;
+      const [ink, quiet, line] = [colour("label-ink"), colour("quiet"), colour("tick", "stroke")];
+      // The axis: about eight steps of 1, 2 or 5, counted from the step's start.
+      const rough = ((to - from) * Math.min(1, 130 / width));
+      const power = 10 ** Math.floor(Math.log10(rough));
+      const each = [1, 2, 5, 10].find((digit) => digit * power >= rough) * power;
+      for (let time = Math.ceil(from / each) * each; time <= to; time += each) {
+        pen.fillStyle = line;
+        pen.fillRect(x(time), 0, 1, height - 18);
+        pen.fillStyle = quiet;
+        const text = micros(time);
+        const half = pen.measureText(text).width / 2;
+        pen.fillText(text, Math.min(Math.max(x(time) - half, 0), width - 2 * half), height - 5);
+      }
+      const links = [];
+      lanes.forEach((lane, row) => {
+        pen.fillStyle = line;
+        pen.fillRect(0, row * ROW + 33, width, 1);
+        for (const event of inView(lane)) {
+          const left = Math.max(x(event.start), -2);
+          const wide = Math.max(Math.min(x(event.end), width + 2) - left, 0.6);
+          pen.fillStyle = colour(event.kind[0]);
+          pen.fillRect(left, top(event), wide > 4 ? wide - 0.5 : wide, event.kind[1]);
+          if (wide > 36 && event.kind[1] > 12) {
+            pen.save();
+            pen.beginPath();
+            pen.rect(left, top(event), wide - 3, 16);
+            pen.clip();
+            pen.fillStyle = colour("on");
+            pen.fillText(event.name || event.kind[2], Math.max(left, 0) + 3, row * ROW + 30);
+            pen.restore();
+          }
+          if (event.by) links.push([event.by, event]);
+        }
+        pen.fillStyle = ink;
+        pen.fillText(lane.label, 0, row * ROW + 12);
+        pen.fillStyle = quiet;
+        pen.fillText(lane.busy, width - pen.measureText(lane.busy).width, row * ROW + 12);
+      });
+      if (step < whole) {
+        pen.fillStyle = ink;
+        for (let y = 0; y < height - 18; y += 6) pen.fillRect(x(step), y, 1, 3);
+      }
+      // Arrows: of the chosen event, of the one under the pointer, and all where there are few.
+      const arrow = ([call, event], strong) => {
+        const [x1, x2] = [x(call.start), x(event.start)];
+        const [y1, y2] = [call.row * ROW + 33, top(event)];
+        pen.globalAlpha = strong ? 1 : 0.35;
+        pen.strokeStyle = pen.fillStyle = strong ? colour("hit", "stroke") : quiet;
+        pen.lineWidth = strong ? 1.5 : 1;
+        pen.beginPath();
+        pen.moveTo(x1, y1);
+        pen.bezierCurveTo(x1, (y1 + y2) / 2, x2, (y1 + y2) / 2, x2, y2 - 4);
+        pen.stroke();
+        pen.beginPath();
+        pen.moveTo(x2, y2);
+        pen.lineTo(x2 - 3, y2 - 6);
+        pen.lineTo(x2 + 3, y2 - 6);
+        pen.fill();
+        pen.globalAlpha = 1;
+      };
+      if (links.length <= 24) links.forEach((link) => arrow(link, false));
+      for (const event of new Set([over, now])) {
+        if (!event) continue;
+        if (event.by) arrow([event.by, event], true);
+        event.made.slice(0, 300).forEach((made) => arrow([event, made], true));
+        pen.strokeStyle = colour("hit", "stroke");
+        pen.lineWidth = 2;
+        pen.strokeRect(x(event.start) - 1, top(event) - 1, Math.max(x(event.end) - x(event.start), 2) + 2, event.kind[1] + 2);
+      }
+    };
+    let asked = 0;
+    const redraw = () => { asked ||= requestAnimationFrame(() => { asked = 0; draw(); }); };
+
+    const show = (low, high) => {
+      const length = Math.min(Math.max(high - low, 20), whole);
+      from = Math.min(Math.max(low, 0), whole - length);
+      to = from + length;
+      redraw();
+    };
+    const zoom = (by, around = now && now.end > from && now.start < to ? (now.start + now.end) / 2 : (from + to) / 2) => {
+      show(around - (around - from) * by, around + (to - around) * by);
+    };
+    const pan = (share) => show(from + share * (to - from), to + share * (to - from));
+    const words = (event) => {
+      const { name, kind, start, end, by, made } = event;
+      const idle = kind[0].startsWith("t-idle");
+      const what = idle ? `${kind[2]}${name ? `, until ${name}` : ""}` : `${name} (${kind[2]})`;
+      const launched = by ? `; launched by ${by.name}, ${micros(start - by.start)} before` : "";
+      const more = made.length > 1 ? ` and ${made.length - 1} more` : "";
+      const starts = made.length > 0 ? `; launched ${made[0].name}${more}, ${micros(made[0].start - start)} later` : "";
+      return `${what}: ${micros(end - start)}, from ${micros(start)}${launched}${starts}`;
+    };
+    const choose = (event) => {
+      now = event;
+      said.textContent = event ? words(event) : "";
+      if (event && (event.end < from || event.start > to)) {
+        const middle = (event.start + event.end) / 2;
+        show(middle - (to - from) / 2, middle + (to - from) / 2);
+      }
+      redraw();
+    };
+    const fit = (event) => {
+      const around = 2 * Math.max(event.end - event.start, 20);
+      show(event.start - around, event.end + around);
+    };
+    const all = () => { choose(null); show(0, whole); };
+    const under = (pointer) => {
+      const lane = lanes[Math.floor((pointer.clientY - canvas.getBoundingClientRect().top) / ROW)];
+      const time = timeAt(pointer);
+      const reach = (3 * (to - from)) / canvas.clientWidth; // three pixels
+      const far = (event) => Math.max(event.start - time, time - event.end, 0);
+      const near = lane ? inView(lane).filter((event) => far(event) <= reach) : [];
+      return near.reduce((best, event) => (!best || far(event) < far(best) ? event : best), null);
+    };
+    // From event to event: along the lane, and into the next lane at the same time.
+    const beside = (by) => lanes[now.row].events[now.i + by];
+    const across = (by) => {
+      const middle = now ? (now.start + now.end) / 2 : (from + to) / 2;
+      for (let row = (now?.row ?? -1) + by; lanes[row]; row += by) {
+        const found = lanes[row].events.reduce((best, event) =>
+          (!best || Math.abs(event.start + event.end - 2 * middle) < Math.abs(best.start + best.end - 2 * middle) ? event : best), null);
+        if (found) return found;
+      }
+      return null;
+    };
+    const MOVES = {
+      "+": () => zoom(0.5), "=": () => zoom(0.5), w: () => zoom(0.5), "-": () => zoom(2), s: () => zoom(2),
+      a: () => pan(-0.2), d: () => pan(0.2), 0: all, Escape: all, Home: () => show(0, to - from),
+      Enter: () => now && fit(now), " ": () => choose(now && (now.by ?? now.made[0] ?? now)),
+      ArrowRight: () => choose(now ? beside(1) ?? now : across(1)), ArrowLeft: () => choose(now ? beside(-1) ?? now : across(1)),
+      ArrowDown: () => choose(across(1) ?? now), ArrowUp: () => choose(now && (across(-1) ?? now)),
+    };
+    canvas.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(MOVES, event.key)) return;
+      MOVES[event.key]();
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    let held = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      held = { at: event.clientX, from, to, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (held) {
+        const by = event.clientX - held.at;
+        held.moved ||= Math.abs(by) > 3;
+        const time = (by / canvas.clientWidth) * (held.to - held.from);
+        if (held.moved) show(held.from - time, held.to - time);
+        return;
+      }
+      const found = under(event);
+      if (found === over) return;
+      over = found;
+      canvas.title = found ? words(found) : "";
+      said.textContent = found || now ? words(found ?? now) : "";
+      redraw();
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (held && !held.moved) choose(under(event));
+      held = null;
+    });
+    canvas.addEventListener("pointercancel", () => { held = null; });
+    canvas.addEventListener("pointerleave", () => { over = null; redraw(); });
+    canvas.addEventListener("dblclick", (event) => {
+      const found = under(event);
+      if (found) fit(found);
+      else zoom(0.25, timeAt(event));
+    });
+    canvas.addEventListener("wheel", (event) => {
+      if (event.ctrlKey || event.metaKey) zoom(1.002 ** event.deltaY, timeAt(event));
+      else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / canvas.clientWidth);
+      else return;
+      event.preventDefault();
+    }, { passive: false });
+    const BUTTONS = [["\u2212", "Zoom out", () => zoom(2)], ["+", "Zoom in", () => zoom(0.5)],
+      ["\u2190", "Earlier", () => pan(-0.4)], ["\u2192", "Later", () => pan(0.4)], ["Whole step", "", all]];
+    tools.append(...BUTTONS.map(([text, label, does]) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+      if (label) button.title = label;
+      if (label) button.setAttribute("aria-label", label);
+      button.addEventListener("click", does);
+      return button;
+    }));
+    place.prepend(tools, canvas, said);
+    place.classList.add("live");
+    addEventListener("resize", redraw);
+    new MutationObserver(redraw).observe(root, { attributes: true });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    draw();
+  };
+  const timelines = async () => {
+    const coded = await unzipped(byId("events").textContent).json();
+    for (const place of document.querySelectorAll(".timeline")) {
+      if (Object.hasOwn(coded, place.dataset.at)) timeline(place, coded[place.dataset.at]);
+    }
+  };
+  if (byId("events") && "DecompressionStream" in window) timelines();
+
   // The Profile that the page carries, unpacked and saved; nothing leaves the browser.
   const save = byId("save-profile");
   const own = byId("profile").textContent;
   const saveProfile = async () => {
-    const zipped = Uint8Array.from(atob(own), (character) => character.charCodeAt(0));
-    const unzipped = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(await new Response(unzipped).blob());
+    link.href = URL.createObjectURL(await unzipped(own).blob());
     link.download = "report.json";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);

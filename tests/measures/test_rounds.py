@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof.analysis import analyse
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures.rounds import COLD, ONE_ROUND, rounds
+from kgprof.measures.rounds import COLD, ONE_ROUND, rounds, step_series
 from kgprof.model import (
     Exit,
     MachineSpeed,
@@ -20,6 +20,7 @@ from kgprof.model import (
     RunRecord,
     Skipped,
     Spread,
+    StepSeries,
     TimedRound,
     TimingPass,
 )
@@ -224,3 +225,58 @@ def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
     assert isinstance(found, Rounds)
     assert (found.step_us, found.step) == ((), Skipped(reason="TIMING has no sample"))
     assert found.evaluation_s == (5.0, 6.0)
+
+
+# ---------------------------------------------------------------- the single steps
+
+
+def stepping(*processes: tuple[float, ...]) -> StepSeries:
+    """Of a run whose processes took these steps, the last one of them lost."""
+    timings = [TimingPass(clock="perf_counter", step_us=(steps[:2], steps[2:]), evaluation_s=()) for steps in processes]
+    further = [
+        RoundRecord(
+            number=number,
+            exit=OK,
+            measured=TimedRound(first_call_s=1.0, graphs_from_cache=2, graphs_compiled=0, timing=timing),
+        )
+        for number, timing in enumerate(timings[1:], start=2)
+    ]
+    run = msgspec.structs.replace(run_of(*further, lost(len(processes) + 1)), timing=timings[0])
+    found = step_series(run)
+    assert isinstance(found, StepSeries)
+    return found
+
+
+def test_each_step_of_a_short_run_is_in_its_series() -> None:
+    found = stepping((10.0, 12.0, 11.0), (20.0, 11.0, 11.0))
+
+    assert [(one.number, one.every, one.middle_us) for one in found.processes] == [
+        (1, 1, (10.0, 12.0, 11.0)),
+        (2, 1, (20.0, 11.0, 11.0)),
+    ]
+    assert all(one.low_us == one.middle_us == one.high_us for one in found.processes)
+    assert [one.evaluations for one in found.processes] == [(2, 1), (2, 1)]
+    assert (found.time.median, found.time.samples, found.time.maximum) == (11.0, 6, 20.0)
+    assert (found.bins_from_us, found.counts[0], sum(found.counts), found.above) == (10.0, 1, 6, 0)
+
+
+def test_a_long_run_keeps_the_extremes_of_neighbours_and_counts_what_is_far_above() -> None:
+    # given: 6,000 steps of 100 to 109 us, and one of 5 ms among them
+    steps = [100.0 + i % 10 for i in range(6000)]
+    steps[3333] = 5000.0
+
+    found = stepping(tuple(steps))
+
+    (one,) = found.processes
+    assert one.every * len(one.low_us) >= 6000 > one.every * (len(one.low_us) - 1)
+    assert len(one.low_us) <= 60
+    assert (min(one.low_us), max(one.middle_us), max(one.high_us)) == (100.0, 105.0, 5000.0)
+    assert one.high_us.index(5000.0) == 3333 // one.every
+    assert (sum(found.counts), found.above) == (5999, 1)
+    assert found.bins_from_us + found.bin_us * len(found.counts) < 150
+
+
+def test_without_times_there_is_no_series_and_the_reason_is_said() -> None:
+    untimed = Skipped(reason="TIMING was not requested")
+
+    assert step_series(msgspec.structs.replace(run_of(), timing=untimed)) == untimed

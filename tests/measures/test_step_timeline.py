@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kgprof.measures import kernels
 from kgprof.measures.kernel_kinds import Kinds
-from kgprof.measures.step_timeline import MAX_BLOCKS, step_timeline
-from kgprof.model import KernelBreakdown, Lane, LaneBlock, PassName, Skipped, StepTimeline
+from kgprof.measures.step_timeline import MAX_EVENTS, MAX_IDLE, step_timeline
+from kgprof.model import KernelBreakdown, Lane, PassName, Skipped, StepTimeline
 from kgprof.reading import kineto
 from kgprof.reading.launches import launched
 from tests.analysis.events import event, step, write
@@ -32,8 +32,16 @@ def timeline_of(path: Path) -> StepTimeline:
     return found
 
 
-def block(name: str, kind: str, start: float, duration: float, events: int = 1) -> LaneBlock:
-    return LaneBlock(name=name, kind=kind, start_us=start, duration_us=duration, events=events)
+Shown = tuple[str, str, float, float]  # name, kind, start and duration in us
+
+
+def shown(found: StepTimeline, lane: Lane) -> tuple[Shown, ...]:
+    columns = zip(lane.name, lane.kind, lane.start_ns, lane.duration_ns, strict=True)
+    return tuple((found.names[n], found.kinds[k], start / 1000, length / 1000) for n, k, start, length in columns)
+
+
+def lane_with(found: StepTimeline, content: str) -> Lane:
+    return next(lane for lane in found.lanes if lane.content == content)
 
 
 def test_a_step_by_hand(tmp_path: Path) -> None:
@@ -62,91 +70,68 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     # then: it is the third, for 200 is the median; the window reaches to the end of what it launched
     assert (found.name, found.number, found.steps) == ("ProfilerStep#2", 3, 3)
     assert (found.duration_us, found.window_us) == (200.0, 220.0)
-    assert (found.from_other_steps, found.after_the_window, found.merged_blocks, found.lanes_left_out) == (0, 0, 0, 0)
-    assert found.lanes == (
-        Lane(
-            owner="thread 1",
-            content="spans",
-            busy_us=150.0,
-            covered=0,
-            blocks=(block("forward", "span", 5.0, 150.0),),
-        ),
-        Lane(
-            owner="thread 1",
-            content="regions",
-            busy_us=100.0,
-            covered=0,
-            blocks=(block("Torch-Compiled Region: 0/0", "region", 10.0, 100.0),),
-        ),
-        Lane(
-            owner="thread 1",
-            content="operators",
-            busy_us=50.0,
-            covered=0,
-            blocks=(block("aten::addmm", "gemm", 20.0, 50.0),),
-        ),
-        Lane(
-            owner="thread 1",
-            content="calls",
-            busy_us=45.0,
-            covered=0,
-            blocks=(
-                block("cudaLaunchKernel", "launch", 40.0, 10.0),
-                block("cudaStreamSynchronize", "wait", 120.0, 30.0),
-                block("cudaLaunchKernel", "launch", 160.0, 5.0),
+    assert (found.from_other_steps, found.after_the_window, found.lanes_left_out) == (0, 0, 0)
+    assert [(lane.owner, lane.content, lane.busy_us, lane.covered, shown(found, lane)) for lane in found.lanes] == [
+        ("thread 1", "spans", 150.0, 0, (("forward", "span", 5.0, 150.0),)),
+        ("thread 1", "regions", 100.0, 0, (("Torch-Compiled Region: 0/0", "region", 10.0, 100.0),)),
+        ("thread 1", "operators", 50.0, 0, (("aten::addmm", "gemm", 20.0, 50.0),)),
+        (
+            "thread 1",
+            "calls",
+            45.0,
+            0,
+            (
+                ("cudaLaunchKernel", "launch", 40.0, 10.0),
+                ("cudaStreamSynchronize", "wait", 120.0, 30.0),
+                ("cudaLaunchKernel", "launch", 160.0, 5.0),
             ),
         ),
-        Lane(
-            owner="stream 7",
-            content="kernels",
-            busy_us=70.0,
-            covered=0,
-            blocks=(block("gemm", "gemm", 60.0, 40.0), block("Memcpy", "copy", 190.0, 30.0)),
-        ),
-        Lane(
-            owner="device",
-            content="idle",
-            busy_us=150.0,
-            covered=0,
-            blocks=(
-                block("", "edge", 0.0, 60.0),
-                block("ProfilerStep#2", "host", 100.0, 60.0),
-                block("ProfilerStep#2", "launch", 160.0, 30.0),
+        ("stream 7", "kernels", 70.0, 0, (("gemm", "gemm", 60.0, 40.0), ("Memcpy", "copy", 190.0, 30.0))),
+        (
+            "device",
+            "idle",
+            150.0,
+            0,
+            (
+                ("", "edge", 0.0, 60.0),
+                ("ProfilerStep#2", "host", 100.0, 60.0),
+                ("ProfilerStep#2", "launch", 160.0, 30.0),
             ),
         ),
-    )
+    ]
+    # then: the first call launched the first kernel, the third one the second
+    assert [lane.call for lane in found.lanes] == [(), (), (), (), (0, 2), ()]
+    assert (found.left_out_below_us, {lane.left_out for lane in found.lanes}) == (0.0, {0})
 
 
-def test_small_neighbours_are_one_rectangle_as_long_as_all_of_them(tmp_path: Path) -> None:
-    # given: a step of 10 ms, and 2,000 kernels of 1 us, one every 4 us, then one of 500 us
-    kernels = [kernel(100.0 + 4 * i, 1.0, -5, name=f"k{i}") for i in range(2000)]
-    path = write(tmp_path / "t.json", [step(0, 0.0, 10_000.0), *kernels, kernel(9_000.0, 500.0, -5, name="large")])
+def test_of_more_events_than_are_kept_the_shortest_are_left_out_and_counted(tmp_path: Path) -> None:
+    # given: launches of 2 us of as many kernels as there is room for, every third of 3 us, the others of 1 us
+    many = MAX_EVENTS
+    events = [
+        event
+        for i in range(many)
+        for event in (launch(10.0 * i, 2.0, i), kernel(10.0 * i + 4, 1.0 + 2 * (i % 3 == 0), i, name=f"k{i % 3}"))
+    ]
+    path = write(tmp_path / "t.json", [step(0, 0.0, 10.0 * many), *events, kernel(2.0, 1.0, -5, stream=8)])
 
     found = timeline_of(path)
 
-    lane = next(lane for lane in found.lanes if lane.content == "kernels")
-    assert lane.busy_us == 2500.0
-    assert lane.blocks[-1] == block("large", "other", 9_000.0, 500.0)
-    assert sum(one.events for one in lane.blocks) == 2001
-    assert sum(one.duration_us for one in lane.blocks) == pytest.approx(2500.0, rel=1e-9)
-    assert sum(len(one.blocks) for one in found.lanes) <= MAX_BLOCKS
-    assert found.merged_events == sum(one.events for lane in found.lanes for one in lane.blocks if one.events > 1)
-    assert all(one.duration_us < found.merged_below_us for one in lane.blocks if one.events > 1)
-
-
-def test_what_is_pushed_together_keeps_each_kinds_time(tmp_path: Path) -> None:
-    # given: 3,000 small kernels of three kinds in turn, of 1, 2 and 3 us
-    kinds = ("gemm", "memcpy_kernel", "reduce_kernel")
-    kernels = [kernel(10.0 * i, 1.0 + i % 3, -5, name=kinds[i % 3]) for i in range(3000)]
-
-    found = timeline_of(write(tmp_path / "t.json", [step(0, 0.0, 30_000.0), *kernels]))
-
-    lane = next(lane for lane in found.lanes if lane.content == "kernels")
-    took: dict[str, float] = {}
-    for one in lane.blocks:
-        took[one.kind] = took.get(one.kind, 0.0) + one.duration_us
-    assert took == pytest.approx({"gemm": 1000.0, "copy": 2000.0, "reduction": 3000.0})
-    assert sum(len(one.blocks) for one in found.lanes) <= MAX_BLOCKS
+    # then: in order, with what is lost counted and the links of what is kept whole
+    kernels_kept, calls = lane_with(found, "kernels"), lane_with(found, "calls")
+    kept = {(lane.owner, lane.content): len(lane.name) for lane in found.lanes}
+    assert kept == {
+        ("thread 1", "calls"): MAX_EVENTS - -(-many // 3),
+        ("stream 7", "kernels"): -(-many // 3),  # those of 3 us, and no shorter one
+        ("stream 8", "kernels"): 0,
+        ("device", "idle"): MAX_IDLE,
+    }
+    assert sum(lane.left_out for lane in found.lanes if lane.content != "idle") == 2 * many + 1 - MAX_EVENTS
+    for lane in found.lanes:
+        assert sum(lane.duration_ns) / 1000 + lane.left_out_us == pytest.approx(lane.busy_us)
+        assert list(lane.start_ns) == sorted(lane.start_ns)
+    pairs = zip(kernels_kept.start_ns, kernels_kept.call, strict=True)
+    apart = {start - calls.start_ns[call] for start, call in pairs if call >= 0}
+    assert apart == {4000}
 
 
 def test_device_work_of_another_step_is_drawn_and_counted(tmp_path: Path) -> None:
@@ -170,16 +155,17 @@ def test_device_work_of_another_step_is_drawn_and_counted(tmp_path: Path) -> Non
 
     # then: step 1, of 100 us, is drawn for at most 200 us
     assert (found.window_us, found.from_other_steps, found.after_the_window) == (200.0, 1, 1)
-    lane = next(lane for lane in found.lanes if lane.content == "kernels")
-    assert lane.blocks == (block("late", "other", 0.0, 45.0), block("later", "other", 110.0, 50.0))
+    lane = lane_with(found, "kernels")
+    assert shown(found, lane) == (("late", "other", 0.0, 45.0), ("later", "other", 110.0, 50.0))
+    assert lane.call == (-1, 0)
 
 
 def test_a_kernel_under_another_one_of_its_stream_takes_no_time_of_its_own(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [step(0, 0.0, 100.0), kernel(10.0, 50.0, 1), kernel(20.0, 10.0, 2)])
 
-    lane = next(lane for lane in timeline_of(path).lanes if lane.content == "kernels")
+    lane = lane_with(timeline_of(path), "kernels")
 
-    assert (lane.busy_us, lane.covered, len(lane.blocks)) == (50.0, 1, 1)
+    assert (lane.busy_us, lane.covered, len(lane.name)) == (50.0, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -214,18 +200,16 @@ def busy_us(spans: list[tuple[float, float]], length_us: int) -> float:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(steps_of_anything())
-def test_rectangles_are_disjoint_and_add_up_to_what_the_lane_was_busy(
-    tmp_path: Path, events: list[dict[str, Any]]
-) -> None:
+def test_events_are_disjoint_and_add_up_to_what_the_lane_was_busy(tmp_path: Path, events: list[dict[str, Any]]) -> None:
     found = timeline_of(write(tmp_path / "t.json", events))
 
     window = round(found.window_us)
     for lane in found.lanes:
-        assert sum(one.duration_us for one in lane.blocks) == pytest.approx(lane.busy_us, rel=1e-9, abs=1e-9)
-        ends = [one.start_us + one.duration_us for one in lane.blocks]
-        assert all(end <= later.start_us + 1e-6 for end, later in zip(ends, lane.blocks[1:], strict=False))
-        assert lane.blocks[0].start_us >= 0
-        assert ends[-1] <= found.window_us + 1e-6
+        assert sum(lane.duration_ns) / 1000 == pytest.approx(lane.busy_us, rel=1e-9, abs=1e-9)
+        ends = [start + length for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)]
+        assert all(end <= later for end, later in zip(ends, lane.start_ns[1:], strict=False))
+        assert lane.start_ns[0] >= 0
+        assert ends[-1] <= found.window_us * 1000
         spans = [(e["ts"], e["dur"]) for e in events if lane_of(e) == (lane.owner, lane.content)]
         if lane.content != "idle":
             assert lane.busy_us == busy_us(spans, window)
@@ -247,9 +231,12 @@ def test_a_step_of_an_h200_is_whole(path: Path) -> None:
 
     contents = {lane.content for lane in found.lanes}
     assert {"operators", "calls", "kernels", "idle"} <= contents
-    assert sum(len(lane.blocks) for lane in found.lanes) <= MAX_BLOCKS
+    assert sum(len(lane.name) for lane in found.lanes) <= MAX_EVENTS + MAX_IDLE
     for lane in found.lanes:
-        assert sum(one.duration_us for one in lane.blocks) == pytest.approx(lane.busy_us, rel=1e-3)
+        assert sum(lane.duration_ns) / 1000 + lane.left_out_us == pytest.approx(lane.busy_us, rel=1e-3)
+    launches = sum(found.kinds[kind] == "launch" for lane in found.lanes for kind in lane.kind)
+    links = {call for lane in found.lanes for call in lane.call if call >= 0}
+    assert 0 < len(links) <= launches
 
 
 def test_two_devices_have_a_stream_of_one_number_each(tmp_path: Path) -> None:

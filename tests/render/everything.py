@@ -29,6 +29,9 @@ POINTING = {
     ("StackFrame", "file"): 1,
     ("StackFunction", "frame"): 1,
     ("Gate", "failing"): (0, 1),
+    ("Lane", "name"): (0, 1),
+    ("Lane", "kind"): (0, 1),
+    ("Lane", "call"): (-1, 0),
     ("Profile", "schema_version"): PROFILE_SCHEMA_VERSION,
 }
 

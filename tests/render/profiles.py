@@ -53,7 +53,6 @@ from kgprof.model import (
     KernelRow,
     KindTotal,
     Lane,
-    LaneBlock,
     LaunchQueue,
     Level,
     Location,
@@ -68,6 +67,7 @@ from kgprof.model import (
     PassName,
     PhaseChange,
     Presence,
+    ProcessSteps,
     Profile,
     Roofline,
     Rounds,
@@ -81,6 +81,7 @@ from kgprof.model import (
     Speedup,
     Spread,
     StepPart,
+    StepSeries,
     StepTimeline,
     StrategyPlan,
     TimeOf,
@@ -302,6 +303,7 @@ def watched() -> Profile:
             _run(key),
             memory=_memory(key),
             rounds=_rounds(_STEP_US[key]),
+            series=_series(_STEP_US[key], processes=3),
             economics=_economics(key),
             observers=(*_run(key).observers, ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17)),
         )
@@ -726,6 +728,7 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         is_baseline=key == EAGER,
         exit=Exit(outcome="ok", exit_code=0, elapsed_s=31.0),
         step=_spread(step, 306, "us"),
+        series=_series(step),
         evaluation_time=_spread(step * 102 / 1e6, 3, "s"),
         unit=UNIT,
         per_unit=(per_unit := _spread(step * 102 / 1e3 / 5040, 3, "ms/candidate")),
@@ -1056,45 +1059,73 @@ def _breakdown(
 
 
 def _timeline(step_us: float, device: str) -> StepTimeline:
-    """Every kind of block, thirty to a lane."""
+    """Every kind of event, thirty to a lane of the CPU, and 300 on the GPU; each call launched ten kernels."""
     lanes = [("thread 7", "spans", ("span",)), ("thread 7", "regions", ("region",))]
     lanes += [("thread 7", "operators", ("gemm", "pointwise", "index", "copy", "framework", "other"))]
     if device == "cuda":
         lanes += [("thread 7", "calls", ("launch", "wait", "call")), ("stream 7", "kernels", ("gemm", "normalisation"))]
         lanes += [("stream 7", "copies", ("copy",)), ("device", "idle", ("host", "launch", "unknown", "edge"))]
+    kinds = tuple(dict.fromkeys(kind for _, _, of in lanes for kind in of))
     return StepTimeline(
         name="ProfilerStep#11",
         number=9,
         steps=20,
         duration_us=step_us,
         window_us=1.1 * step_us,
-        lanes=tuple(_lane(owner, content, kinds, step_us) for owner, content, kinds in lanes),
+        names=tuple(f"aten::{content}" for _, content, _ in lanes),
+        kinds=kinds,
+        lanes=tuple(_lane(at, *lane, kinds, step_us) for at, lane in enumerate(lanes)),
         lanes_left_out=1,
         left_out_us=2.0,
-        merged_blocks=30,
-        merged_events=270,
-        merged_below_us=step_us / 100,
+        left_out_below_us=step_us / 1000,
         from_other_steps=3,
         after_the_window=1,
     )
 
 
-def _lane(owner: str, content: str, kinds: tuple[str, ...], step_us: float) -> Lane:
+def _lane(at: int, owner: str, content: str, of: tuple[str, ...], kinds: tuple[str, ...], step_us: float) -> Lane:
+    many = 300 if content == "kernels" else 30
+    each_ns = round(1000 * step_us / many)
     return Lane(
         owner=owner,
         content=content,
         busy_us=0.6 * step_us,
         covered=2,
-        blocks=tuple(
-            LaneBlock(
-                name=f"aten::{content}_{i}",
-                kind=kinds[i % len(kinds)],
-                start_us=i * step_us / 30,
-                duration_us=0.02 * step_us,
-                events=1 + i % 4,
+        name=(at,) * many,
+        kind=tuple(kinds.index(of[i % len(of)]) for i in range(many)),
+        start_ns=tuple(i * each_ns for i in range(many)),
+        duration_ns=(round(0.6 * each_ns),) * many,
+        call=tuple(i // 10 for i in range(many)) if content == "kernels" else (),
+        left_out=4,
+        left_out_us=0.004 * step_us,
+    )
+
+
+def _series(step_us: float, processes: int = 1) -> StepSeries:
+    """306 steps in all, one of them six times as long as the others."""
+    each, entries = 306 // processes, 60 // processes
+    every = -(-each // entries)
+    middle = tuple(step_us * (1 + 0.01 * (at % 5)) for at in range(-(-each // every)))
+    made = []
+    for number in range(1, processes + 1):
+        high = [us * 1.1 for us in middle]
+        if number == processes:
+            high[3] = 6 * step_us
+        made.append(
+            ProcessSteps(
+                number=number,
+                time=_spread(step_us, each, "us"),
+                evaluations=(each,),
+                every=every,
+                low_us=tuple(us * 0.98 for us in middle),
+                middle_us=middle,
+                high_us=tuple(high),
             )
-            for i in range(30)
-        ),
+        )
+    counts = (20, 60, 100, 80, 30, 10, 5)
+    time = msgspec.structs.replace(_spread(step_us, 306, "us"), maximum=6 * step_us)
+    return StepSeries(
+        processes=tuple(made), time=time, bins_from_us=0.9 * step_us, bin_us=step_us / 13, counts=counts, above=1
     )
 
 

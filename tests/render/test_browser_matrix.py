@@ -32,7 +32,17 @@ SHORTEN = """(kept) => {
     for (const kind of ["details", "figure"]) shorten(section.querySelectorAll(`:scope > ${kind}`), 2);
   }
 }"""
-DRAWN = ("svg ", "rect ", "text ", "line ", "title ", "circle ", "SPAN swatch k-")  # the first screen has every colour
+DRAWN = (
+    "svg ",
+    "path ",
+    "g ",
+    "rect ",
+    "text ",
+    "line ",
+    "title ",
+    "circle ",
+    "SPAN swatch k-",
+)  # the first screen has every colour
 # One template makes them all, and the test of every other state sees them too; themes and widths are long.
 LIKE_OTHERS = ("clean", "as_is", "eight", "no_baseline", "five_hundred", "skipped")
 of_the_dozen = pytest.mark.parametrize(

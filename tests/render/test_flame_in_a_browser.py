@@ -66,3 +66,46 @@ def test_a_click_shows_a_frame_and_hovering_says_what_it_is(browser: Browser, re
         assert shown["<built-in function kernel>"] == 100
         assert "score <of> & a thing" not in shown
         assert len(page.evaluate(WIDTHS)) == chart.locator("> svg").count()
+
+
+def test_a_search_marks_frames_says_their_share_and_goes_to_the_largest(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = visit(context, reports["clean"], anchor="#flame-run-1").page
+        section = page.locator(".of-run.chosen", has=page.locator("svg.flame"))
+        find, marked = section.get_by_role("searchbox"), section.locator("svg.flame > svg.hit title")
+
+        find.fill("policy.py")
+        by_file, share = marked.all_text_contents(), section.locator(".tools [role=status]").inner_text()
+        find.fill("kernel no such thing")
+        none = section.locator(".tools [role=status]").inner_text()
+        find.fill("linear_0")
+        find.press("Enter")
+        crumbs, focused = section.locator(".crumbs button").all_inner_texts(), page.evaluate(FOCUSED)
+        shown = dict(page.evaluate(WIDTHS))
+        section.get_by_role("button", name="score <of> & a thing").click()
+        back = dict(page.evaluate(WIDTHS))
+        section.get_by_role("button", name="Reset").click()
+
+        assert len(by_file) > 0
+        assert all("policy.py" in title for title in by_file)
+        assert share.startswith(f"{len(by_file)} frame")
+        assert 0 < float(share.split(", ")[1].removesuffix(" % of the time")) <= 100
+        assert none == "0 frames, 0.0 % of the time"
+        assert (crumbs, focused) == (
+            ["step", "step", "score <of> & a thing", "Linear_0"],
+            "nn.Module: Linear_0",
+        )
+        assert shown["nn.Module: Linear_0"] == 100 == back["score <of> & a thing"]
+        assert back["nn.Module: Linear_0"] < 100
+        assert section.locator(".crumbs button").count() == marked.count() == 0
+        assert len(page.evaluate(WIDTHS)) == page.locator(FIRST).locator("> svg").count()
+
+
+def test_a_label_names_the_file(browser: Browser, reports: dict[str, Path]) -> None:
+    with browser.new_context(java_script_enabled=False) as context:
+        page = visit(context, reports["clean"], anchor="#flame-run-1").page
+        labels = page.locator(FIRST).locator("text").all_text_contents()
+
+    assert "score <of> & a thing policy.py:77" in labels

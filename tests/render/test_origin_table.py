@@ -76,14 +76,19 @@ def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
     causes, host, _ = tables(fold.blocks)
 
     assert texts(causes) == (
-        ("waiting for the CPU", "20.0", "20.0 %"),
-        ("launch latency", "10.0", "10.0 %"),
-        ("unknown", "6.00", "6.0 %"),
-        ("before the first / after the last", "4.00", "4.0 %"),
-        ("all idle time", "40.0", "40.0 %"),
+        ("waiting for the CPU", "20.0", "20.0 %", ""),
+        ("launch latency", "10.0", "10.0 %", ""),
+        ("unknown", "6.00", "6.0 %", ""),
+        ("before the first / after the last", "4.00", "4.0 %", ""),
+        ("all idle time", "40.0", "40.0 %", ""),
     )
+    # then: bars on one scale, which its column says
+    assert causes.columns[-1].name == host.columns[-1].name == "0\N{EN DASH}20.0 \N{MICRO SIGN}s per step"
+    assert [row.cells[-1].bar for row in causes.rows] == [1.0, 0.5, 0.3, 0.2, None]
+    assert [row.cells[-1].bar for row in host.rows] == [0.75, 0.25]
+    assert causes.rows[1].cells[-1].title == "launch latency: 10.0 \N{MICRO SIGN}s per step, 10.0 % of the window"
     assert [bool(small(row.cells[0])) for row in causes.rows] == [True, True, True, True, False]
-    assert texts(host) == (("large", "15.0", "15.0 %"), ("small", "5.00", "5.0 %"))
+    assert texts(host) == (("large", "15.0", "15.0 %", ""), ("small", "5.00", "5.0 %", ""))
 
 
 def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> None:

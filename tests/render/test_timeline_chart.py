@@ -1,7 +1,10 @@
-"""The timeline as it is drawn: geometry that adds up, hostile names that stay text, a page that stays small."""
+"""The timeline as it is drawn: shapes and events that add up, hostile names that stay text, a page that stays small."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
 import xml.etree.ElementTree as ET
 from html import unescape
@@ -11,11 +14,11 @@ import msgspec
 import pytest
 
 from kgprof.measures import kernels
-from kgprof.model import KernelBreakdown, Lane, LaneBlock, PassName, Profile, Skipped, StepTimeline
+from kgprof.model import KernelBreakdown, Lane, PassName, Profile, Skipped, StepTimeline
 from kgprof.reading import kineto
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.table import Fold
-from kgprof.render.timeline_chart import Lanes, step_folds
+from kgprof.render.timeline_chart import ACROSS, Lanes, step_folds
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 
@@ -41,87 +44,145 @@ def fold_of(broken_down: KernelBreakdown) -> Fold:
     return fold
 
 
-def timeline_of(*blocks: LaneBlock, content: str = "operators", owner: str = "thread 1") -> StepTimeline:
-    lane = Lane(owner=owner, content=content, busy_us=sum(one.duration_us for one in blocks), covered=0, blocks=blocks)
+Event = tuple[str, str, int, int]  # name, kind, start and duration in nanoseconds
+SHAPE = re.compile(r"M([\d.e+-]+) ([\d.]+)h([\d.e+-]+)v(\d+)H[\d.e+-]+z")
+
+
+def timeline_of(*events: Event, content: str = "operators", owner: str = "thread 1") -> StepTimeline:
+    names, kinds = (tuple(dict.fromkeys(event[at] for event in events)) for at in (0, 1))
+    lane = Lane(
+        owner=owner,
+        content=content,
+        busy_us=sum(event[3] for event in events) / 1000,
+        covered=0,
+        name=tuple(names.index(event[0]) for event in events),
+        kind=tuple(kinds.index(event[1]) for event in events),
+        start_ns=tuple(event[2] for event in events),
+        duration_ns=tuple(event[3] for event in events),
+        left_out=7,
+        left_out_us=1.4,
+    )
     return StepTimeline(
         name="ProfilerStep#4",
         number=2,
         steps=3,
         duration_us=80.0,
         window_us=100.0,
+        names=names,
+        kinds=kinds,
         lanes=(lane,),
         lanes_left_out=1,
         left_out_us=4.0,
-        merged_blocks=1,
-        merged_events=7,
-        merged_below_us=0.5,
+        left_out_below_us=0.5,
         from_other_steps=2,
         after_the_window=3,
     )
 
 
+def drawing_of(timeline: StepTimeline) -> Lanes:
+    drawing = drawn(Lanes, fold_of(msgspec.structs.replace(h200(), timeline=timeline)).blocks)
+    assert drawing is not None
+    return drawing
+
+
 def test_a_drawing_by_hand() -> None:
-    blocks = (
-        LaneBlock(name="aten::mm", kind="gemm", start_us=10.0, duration_us=25.0),
-        LaneBlock(name="aten::add", kind="pointwise", start_us=60.0, duration_us=2.0, events=7),
-    )
-    made = fold_of(msgspec.structs.replace(h200(), timeline=timeline_of(*blocks))).blocks
+    events = (("aten::mm", "gemm", 10_000, 25_000), ("aten::add", "pointwise", 60_000, 2_000))
+    made = fold_of(msgspec.structs.replace(h200(), timeline=timeline_of(*events))).blocks
 
     drawing = drawn(Lanes, made)
     assert drawing is not None
     (row,) = drawing.rows
     assert (row.label, row.busy) == ("thread 1: operators", "0.0270 ms, 27.0 %")
-    assert [(one.style, one.x, one.width, one.title) for one in row.rectangles] == [
-        ("k-gemm", "10.000%", "25.000%", "aten::mm: 25.0 \N{MICRO SIGN}s, starting at 10.0 \N{MICRO SIGN}s"),
-        (
-            "k-pointwise",
-            "60.000%",
-            "2.000%",
-            "7 together, 2.00 \N{MICRO SIGN}s, starting at 60.0 \N{MICRO SIGN}s; the longest: aten::add",
-        ),
+    assert [(one.style, one.path, one.title) for one in row.shapes] == [
+        ("k-gemm", "M300 0h750v16H300z", "GEMM: 1 event, 0.0250 ms"),
+        ("k-pointwise", "M1800 0h60v16H1800z", "pointwise: 1 event, 0.00200 ms"),
     ]
-    assert drawing.step_end == "80.000%"
+    assert (drawing.step_end, drawing.note) == ("80.000%", "")
     assert notes(made)[:5] == (
-        "7 events shorter than 0.500 \N{MICRO SIGN}s are drawn as 1 block: neighbours of one kind are merged, and each "
-        "block is as long as its events together.",
+        "7 events of at most 0.500 \N{MICRO SIGN}s each, 1.40 \N{MICRO SIGN}s in total, left out: the longest ones are "
+        "here.",
         "The dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched.",
         "2 GPU events were not launched by this step.",
         "3 GPU events that the step launched began later than is drawn.",
         "1 lane with 4.00 \N{MICRO SIGN}s in total omitted.",
     )
-    assert texts(tables(made)[0]) == (("thread 1: operators", "27.0", "27.0 %", "8", "2"),)
+    assert texts(tables(made)[0]) == (("thread 1: operators", "27.0", "27.0 %", "9", "7"),)
 
 
-def test_the_rectangles_of_a_real_step_add_up_to_what_stands_beside_them() -> None:
+def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no_order() -> None:
+    # given: 200 operators in turn of 60 and 40 ns in the first half of 100 us, 1 or 2 to a cell of 400 ns; a long one
+    short = tuple((f"aten::{i % 2}", ("gemm", "copy")[i % 2], 250 * i, (60, 40)[i % 2]) for i in range(200))
+    drawing = drawing_of(timeline_of(*short, ("aten::long", "gemm", 60_000, 30_000)))
+
+    # then: one bar for each cell, as high as it was busy, in the colour of what took most; the long one is itself
+    (row,) = drawing.rows
+    bars = {shape.style: [tuple(map(float, bar)) for bar in SHAPE.findall(shape.path)] for shape in row.shapes}
+    assert bars["k-gemm"][-1] == (1800.0, 0.0, 900.0, 16.0)
+    cells = sorted((*bars["k-gemm"][:-1], *bars["k-copy"]))
+    assert len(cells) == 125 == len({x for x, *_ in cells})
+    assert all(width == ACROSS / 250 and y + high == 16 for _, y, width, high in cells)
+    area = sum(high / 16 * width for _, _, width, high in cells) / ACROSS
+    assert area == pytest.approx(200 * 50 / 100_000, rel=0.1)
+    assert drawing.note
+    assert [shape.title for shape in row.shapes] == [
+        "GEMM: 101 events, 0.0360 ms",
+        "copy and fill: 100 events, 0.00400 ms",
+    ]
+
+
+def test_an_older_report_without_events_says_so() -> None:
+    old = msgspec.structs.replace(timeline_of(("aten::mm", "gemm", 0, 10)), names=(), kinds=())
+    old = msgspec.structs.replace(old, lanes=tuple(msgspec.structs.replace(lane, name=()) for lane in old.lanes))
+
+    assert "No timeline: this report has no single events." in notes(
+        fold_of(msgspec.structs.replace(h200(), timeline=old)).blocks
+    )
+
+
+def test_the_page_carries_each_event_of_a_real_step() -> None:
     broken_down = h200()
-    assert isinstance(broken_down.timeline, StepTimeline)
+    timeline = broken_down.timeline
+    assert isinstance(timeline, StepTimeline)
 
     page = Html().render(profile_with(broken_down))
 
-    (svg,) = re.findall(r'<svg class="lanes".*?</svg>', page, re.DOTALL)
-    shown = ET.fromstring(svg)
-    rectangles = [float(one.attrib["width"].rstrip("%")) for one in shown.iter("rect")]
-    busy_us = sum(lane.busy_us for lane in broken_down.timeline.lanes)
-    # Each width is rounded to a thousandth of a per cent.
-    rounding = 0.0005 * len(rectangles)
-    assert sum(rectangles) == pytest.approx(100 * busy_us / broken_down.timeline.window_us, rel=1e-3, abs=rounding)
-    assert all(one.find("title") is not None for one in shown.iter("rect"))
-    assert svg == re.findall(r'<svg class="lanes".*?</svg>', Html().render(profile_with(h200())), re.DOTALL)[0]
+    (block,) = re.findall(r'<script type="application/gzip" id="events">([^<]*)</script>', page)
+    unit, window, step, names, kinds, lanes = json.loads(gzip.decompress(base64.b64decode(block)))["run-1"]
+    assert unit * window == pytest.approx(timeline.window_us * 1000, abs=unit)
+    assert unit * step == pytest.approx(timeline.duration_us * 1000, abs=unit)
+    for lane, (_, _, calling, name, kind, gaps, lengths, calls) in zip(timeline.lanes, lanes, strict=True):
+        assert (calling, tuple(name), len(kind)) == (lane.content == "calls", lane.name, len(lane.kind))
+        at, call = 0, 0
+        for i, (gap, length) in enumerate(zip(gaps, lengths, strict=True)):
+            assert unit * (at + gap) == pytest.approx(lane.start_ns[i], abs=unit)
+            assert unit * length == pytest.approx(lane.duration_ns[i], abs=2 * unit)
+            at += gap + length
+            if calls:
+                call += calls[i]
+                assert call == lane.call[i]
+        assert max(kind) < len(kinds)
+    assert len(names) == len(timeline.names)
+    assert block == re.findall(r'id="events">([^<]*)<', Html().render(profile_with(h200())))[0]
+    # then: small, which is why there is room for it
+    assert len(block) * 3 / 4 < 9000
 
 
 def test_hostile_names_stay_text() -> None:
     hostile = "</title></svg><script>alert(1)</script>\u202e\x00" + "n" * 5000
-    block = LaneBlock(name=hostile, kind=hostile, start_us=0.0, duration_us=1.0)
-    lane = timeline_of(block, content=hostile, owner=hostile)
+    lane = timeline_of((hostile, hostile, 0, 1000), content=hostile, owner=hostile)
 
     page = Html().render(profile_with(msgspec.structs.replace(h200(), timeline=lane)))
 
-    (svg,) = re.findall(r'<svg class="lanes".*?</svg>\n', page, re.DOTALL)
+    (svg,) = re.findall(r'<svg class="lanes".*?</svg>\s*</div>', page, re.DOTALL)
     assert "<script" not in svg
     assert "<script" in unescape(svg)
-    (rectangle,) = ET.fromstring(svg).iter("rect")
-    assert rectangle.attrib["class"] == "k-other"
-    assert len(rectangle[0].text or "") < 100
+    (shape,) = ET.fromstring(svg.removesuffix("</div>")).iter("path")
+    assert shape.attrib["class"] == "k-other"
+    (block,) = re.findall(r'id="events">([^<]*)<', page)
+    ((name,),) = [coded[3] for coded in json.loads(gzip.decompress(base64.b64decode(block))).values()]
+    assert len(name) < 100
+    assert "\u202e" not in name
+    assert "\x00" not in name
 
 
 def test_without_a_timeline_the_reason_stands_in_its_place() -> None:
