@@ -44,15 +44,14 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     """
     evidence = Evidence(recording, kind_overrides)
     evidence.once(kinds_of)
-    header, plan = recording.header, recording.header.plan
-    across = ranks.notes(evidence)
+    header, plan, across = recording.header, recording.header.plan, ranks.notes(evidence)
     runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(evidence, runs), differences(plan.trace_files, runs)
-    exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
+    exit_code, next_actions, sources = _exit_code(recording), actions(evidence, runs, findings), _sources(evidence)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     profile = m.Profile(
@@ -87,6 +86,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,
+        sources=sources,
         rank_balance=balance,
         differences=changed,
         accepted=entries,
@@ -97,6 +97,19 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     evidence.forget()
     return profile
+
+
+def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
+    """The project's files that any run brought along."""
+    files = {name: file for run in evidence.runs for name, file in run.source.own.items()}
+    return tuple(
+        m.ProjectSource(
+            file=name,
+            sha256=file.sha256,
+            text=m.Skipped(reason=file.left_out or "not recorded") if file.text is None else file.text,
+        )
+        for name, file in sorted(files.items())
+    )
 
 
 def _exit_code(recording: m.Recording) -> int:

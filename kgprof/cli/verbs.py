@@ -694,7 +694,8 @@ def compare(
     before, after = (reading.with_accepted(reading.side(path, context.sharing), entries) for path in (base, head))
     sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
     recording = reading.recording_of(head)
-    found = compared(before, after, settings, sources=sources)
+    diff = reading.diff_between(before, after)
+    found = compared(before, after, settings, sources=sources, diff=diff)
     # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
     found = redacted(found, private_names(), source=context.sharing.source, redact=context.sharing.redact)
     writing.add_to_job_summary(found, context.job)

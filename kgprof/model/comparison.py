@@ -167,6 +167,14 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     runs_to_settle: int | None = None  # rounds on either side after which the interval should clear the budget
     note: str = ""  # all that a reader must know besides: why it is undecided, and what would settle it
 
+    @property
+    def measured(self) -> float:
+        """The ratio with the machine's part in it; 0 where that is not told apart, or too little to be seen."""
+        if isinstance(self.ratio, Skipped) or isinstance(self.machine, Skipped):
+            return 0.0
+        whole = self.ratio * self.machine
+        return whole if abs(whole - self.ratio) >= 0.001 else 0.0
+
 
 class PhaseChange(Model, frozen=True, kw_only=True):
     """Seconds that all compilations of a run spent in one stage (CompileStages), on both sides."""
@@ -187,7 +195,13 @@ class Cause(Model, frozen=True, kw_only=True):
     seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
     explains_us: float | Skipped  # of RunComparison.delta_us: the parts and the remainder add up to it
     fingerprint: str = ""  # of the finding that it is
-    location: Location | None = None
+    location: Location | None = None  # where it shows
+    changed: Location | None = None  # the line of the change that it is put down to
+
+    @property
+    def place(self) -> Location | None:
+        """The line to look at first."""
+        return self.changed or self.location
 
 
 class FlameDifference(Model, frozen=True, kw_only=True):

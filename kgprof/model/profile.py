@@ -173,6 +173,14 @@ class Contents(Model, frozen=True, kw_only=True):
     source_lines_left_out: int = 0
 
 
+class ProjectSource(Model, frozen=True, kw_only=True):
+    """One of the workload's own files as it was recorded."""
+
+    file: str
+    sha256: str
+    text: str | Skipped
+
+
 class Profile(Model, frozen=True, kw_only=True):
     """The one document that every renderer reads; ``kgprof schema`` prints its JSON Schema."""
 
@@ -198,6 +206,7 @@ class Profile(Model, frozen=True, kw_only=True):
     trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only
     trace_files: tuple[TraceFile, ...] = ()  # `kgprof trace` only
+    sources: tuple[ProjectSource, ...] = ()  # by file
     rank_balance: RankBalance | None = None  # of traces of two ranks or more
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
     kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order

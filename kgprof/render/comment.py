@@ -108,7 +108,7 @@ class Front:
         if found is not None:
             if found.causes:
                 cause = found.causes[0]
-                yield "Cause", self._stated(cause.rule, cause.text, cause.location)
+                yield "Cause", self._stated(cause.rule, cause.text, cause.place)
                 yield "Fix", self._remedy(cause.rule)
             return
         if profile.actions:

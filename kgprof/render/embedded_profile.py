@@ -48,8 +48,9 @@ class Share(IntEnum):
     WHOLE = 2
 
 
-# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
-LONG = ("the logs", "the timelines", "the CPU functions", "the roofline")
+# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it but the source
+# files, in place of which git knows what changed.
+LONG = ("the logs", "the timelines", "the CPU functions", "the roofline", "the source files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,8 @@ def comparable(profile: m.Profile) -> m.Profile:
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
         short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels))
-    return msgspec.structs.replace(profile, runs=tuple(short))
+    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
+    return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
 
 
 # ---------------------------------------------------------------- reading

@@ -197,6 +197,8 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
         tone = metric.verdict.value if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER) else ""
         sides = f"{compare_words.value(metric, metric.base)} \N{RIGHTWARDS ARROW} "
         below = f"{sides}{compare_words.value(metric, metric.head)}"
+        if metric.measured:
+            below += f" ({compare_words.signed_percent(metric.measured - 1)} measured)"
         change = compare_words.change(metric)
         yield Tile(label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone)
     tally = {status: len(each) for status, each in compare_words.by_status(comparison).items()}
@@ -280,7 +282,7 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
     for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][:_CAUSES] or found.causes[
         :1
     ]:
-        place, us = cause.location, cause.explains_us
+        place, us = cause.place, cause.explains_us
         yield Step(
             text=one_line(cause.text, limits.name),
             code="",
