@@ -34,6 +34,7 @@ from kgprof.measures.rounds import rounds
 from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
 
+TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
 
 
@@ -203,6 +204,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
         stages=origins if isinstance(origins := run.record.kernel_origins, m.Skipped) else origins.stages,
+        texts=tuple(map(_beginning, trace.all.texts[:TEXTS])) if trace else (),
     )
     return (
         summary
@@ -211,6 +213,11 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
         )
     )
+
+
+def _beginning(text: m.CompiledText) -> m.CompiledText:
+    cut = max(0, len(text.text) - TEXT_CHARACTERS)
+    return msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut) if cut else text
 
 
 def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:

@@ -212,6 +212,13 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     )
 
 
+def redacted_text(text: m.CompiledText, header: m.RecordingHeader, *, source: str, redact: bool) -> m.CompiledText:
+    """A graph or code as it may leave the machine."""
+    root = header.plan.environment.source_root
+    safe: m.CompiledText = _SourceLines(source, root).of(text)
+    return _walk(safe, Redactor(header.private, root=root)) if redact else safe
+
+
 def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: bool) -> R:
     """As ``redacted`` does it for a Profile."""
     made = _SourceLines(source, report.environment.source_root).of(report)
@@ -275,7 +282,7 @@ def _walk(value: Any, text: Callable[[str], str], field: str = "", location: Cal
     kind = type(value)
     if kind is str:  # an enum is a string too, and stays
         return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
-    if location is not None and kind in (m.Location, m.ProjectSource):
+    if location is not None and kind in (m.Location, m.ProjectSource, m.CompiledText):
         return location(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
@@ -333,7 +340,11 @@ class _SourceLines:
     def of(self, value: T) -> T:
         return _walk(value, self._in_text, location=self._location)  # type: ignore[no-any-return]
 
-    def _location(self, place: m.Location | m.ProjectSource) -> m.Location | m.ProjectSource:
+    def _location(self, place: m.Location | m.ProjectSource | m.CompiledText) -> Any:
+        if isinstance(place, m.CompiledText):  # it is source in another form, and quotes the lines that it was made of
+            if self._wanted == NONE:
+                return msgspec.structs.replace(place, text="", cut=place.cut + len(place.text))
+            return msgspec.structs.replace(place, text=self._in_text(place.text))
         if isinstance(place, m.ProjectSource):
             if isinstance(place.text, m.Skipped):
                 return place

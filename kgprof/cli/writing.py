@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 from kgprof import model as m
 from kgprof import render
-from kgprof.analysis.redaction import redacted_trace
+from kgprof.analysis.redaction import redacted_text, redacted_trace
 from kgprof.cli import terminal
 from kgprof.cli.ci import Job, append_summary, inert_document
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context, Output, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError, UsageError
 from kgprof.progress import is_terminal, tell
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
@@ -153,6 +153,35 @@ def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | Non
         message = f"cannot be searched for secrets: it is truncated, or larger than {LOOKED_THROUGH_BYTES:,} bytes"
         raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
+
+
+def write_texts(path: Path, recording: m.Recording, slug: str | None, what: str, sharing: Sharing) -> None:
+    """The graphs or the code of one run, a heading before each. Raises UsageError where several runs have some and none
+    was named, or the run is not there; InputError where it has none."""
+    if sharing.source == "none":
+        raise UsageError(f"--include-source none leaves nothing of a {what}", hint="give repo or all")
+    known = {run.key.slug: run.records for run in recording.runs}
+    if slug is not None and slug not in known:
+        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}")
+    texts = {
+        name: [text for text in records.texts if text.what == what]
+        for name, records in known.items()
+        if isinstance(records, m.CompileRecords) and slug in (None, name)
+    }
+    having = [name for name, found in texts.items() if found]
+    if not having:
+        hint = (
+            "nothing was compiled, or an older kgprof recorded it" if slug else "give --passes compile when recording"
+        )
+        raise InputError(f"no {what} was recorded", path=slug or recording.folder, hint=hint)
+    if len(having) > 1:
+        raise UsageError(f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}")
+    parts = []
+    for text in texts[having[0]]:
+        safe = redacted_text(text, recording.header, source=sharing.source, redact=sharing.redact)
+        cut = f", {safe.cut:,} characters left out at its end" if safe.cut else ""
+        parts.append(f"# {having[0]}, compilation {safe.compile_id or 'unknown'}{cut}\n{safe.text.rstrip()}\n")
+    store.write_export(path, "\n\n".join(parts).encode())
 
 
 def add_to_job_summary(profile: m.Profile, job: Job) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from kgprof.model.comparison import Comparison, TraceDifference
-from kgprof.model.compile_records import Autotuned, TritonStages
+from kgprof.model.compile_records import Autotuned, CompiledText, TritonStages
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import (
     AcceptedFinding,
@@ -73,6 +73,7 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
+    texts: tuple[CompiledText, ...] = ()  # the beginning of each; `kgprof export --to graph|code` has the whole
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
 

@@ -110,6 +110,7 @@ class CompileSources:
         yield from self._frames.lines()
         yield from self._graphs.lines()
         yield from self._cuda_graphs.lines()
+        yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
     def answer(
         self, call_us: Iterable[float], warmup: int, *lost: m.Unavailable, calls: int | None = None

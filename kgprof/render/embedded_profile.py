@@ -50,7 +50,14 @@ class Share(IntEnum):
 
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it but the source
 # files, in place of which git knows what changed.
-LONG = ("the logs", "the timelines", "the CPU functions", "the roofline", "the source files")
+LONG = (
+    "the logs",
+    "the timelines",
+    "the CPU functions",
+    "the roofline",
+    "the source files",
+    "the graphs and their code",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +120,10 @@ def comparable(profile: m.Profile) -> m.Profile:
             kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels))
+        made = (
+            msgspec.structs.replace(run.compile, texts=()) if isinstance(run.compile, m.CompileSummary) else run.compile
+        )
+        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels, compile=made))
     sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
     return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
 

@@ -41,11 +41,16 @@ _FULL = Limits(
     runs=200,
     name=400,
     lines=200,
+    source_rows=300,
+    code_chars=48_000,
     carries=Share.WHOLE,
 )
 _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
-_FIRST = replace(_SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15)
+_FIRST = replace(
+    _SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15, source_rows=200, code_chars=24_000
+)
+_LESS = replace(_FIRST, other_rows=4, source_rows=60, code_chars=6_000)
 _BARE = replace(
     _SHORT,
     timelines=0,
@@ -55,6 +60,8 @@ _BARE = replace(
     kernel_rows=0,
     other_rows=0,
     more_kernels=0,
+    source_rows=0,
+    code_chars=0,
     name=200,
     lines=50,
 )
@@ -63,12 +70,12 @@ LEVELS = (
     _QUIET,
     _SHORT,
     _FIRST,
-    replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8),
-    replace(_FIRST, flame_rows=12, host_rows=5, kernel_rows=20, other_rows=4),
-    replace(_FIRST, flame_rows=10, host_rows=0, kernel_rows=15, other_rows=4),
-    replace(_FIRST, flame_rows=8, host_rows=0, kernel_rows=10, other_rows=4, more_kernels=150, name=300, lines=100),
+    replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8, source_rows=120, code_chars=12_000),
+    replace(_LESS, flame_rows=12, host_rows=5, kernel_rows=20),
+    replace(_LESS, flame_rows=10, host_rows=0, kernel_rows=15),
+    replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100),
     replace(
-        _FIRST,
+        _LESS,
         timelines=1,
         flames=1,
         flame_rows=8,

@@ -33,6 +33,7 @@ from kgprof.render import (
     region_table,
     roofline_table,
     run_table,
+    source_view,
     summary,
     timeline_chart,
     trace_table,
@@ -61,6 +62,7 @@ CHAPTERS = {
     **dict.fromkeys(("traces",), "Traces"),
     **dict.fromkeys(("results", "trade-offs"), "Results"),
     **dict.fromkeys(("findings", "checklist"), "Findings"),
+    "source": "Source",
     **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
     **dict.fromkeys(("trace-files", "step"), "Timeline"),
     **dict.fromkeys(("host", "flame", "flame-difference"), "CPU"),
@@ -233,6 +235,9 @@ def _sections(
     if profile.checklist:
         shown, tally = practices.practices(profile, found.anchors, limits), practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+    if views := source_view.source_view(profile, found.anchors, limits):
+        source = {"runs": views, "left_out": source_view.left_out(profile)}
+        yield _section(limits, "source", "Source", as_it_is=source)
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
@@ -374,6 +379,8 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
+    if profile.sources and not limits.source_rows:
+        missing.append("the source view")
     first, drawn = kept(runs, FIRST_RUNS), kept(runs, limits.timelines)
     kernels = [(at, run.kernels) for at, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
     if undrawn := sum(isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels):
