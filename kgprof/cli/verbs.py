@@ -313,7 +313,7 @@ def report(
         refuse_overwriting([], [*reports, *files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
-        page = writing.write_report(where, found, folder) if where is not None else None
+        page = writing.write_report(where, found, folder, context.job) if where is not None else None
     writing.add_to_job_summary(found, context.job)
     if page is not None and not outputs:
         writing.show_ending(found, page, context)
@@ -714,7 +714,7 @@ def compare(
     writing.add_to_job_summary(found, context.job)
     if output is not None:
         context.folder = output
-        inform(f"the report is {writing.write_report(output, found, recording)}")
+        inform(f"the report is {writing.write_report(output, found, recording, context.job)}")
     writing.emit(outputs, found, recording, context=context)
     return found.exit_code
 

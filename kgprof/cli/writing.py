@@ -41,7 +41,7 @@ def finished(
 ) -> tuple[m.Profile, Path]:
     """The Profile of what is in ``work``, and its page: everything is in its place."""
     profile = read(work.recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    write_report(work.folder, profile, work.recording)
+    write_report(work.folder, profile, work.recording, context.job)
     folder = work.finish()
     complain_of_runs(profile, folder / layout.FOLDER)
     return profile, folder / "report.html"
@@ -69,9 +69,9 @@ def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
-def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
+def write_report(folder: Path, profile: m.Profile, recording: Path | None, job: Job | None = None) -> Path:
     """report.json and report.html, both or none; the path of the latter."""
-    texts = {f"report.{form}": rendered(form, profile, recording, folder) for form in ("json", "html")}
+    texts = {f"report.{form}": rendered(form, profile, recording, folder, job) for form in ("json", "html")}
     store.write_reports(folder, texts)
     return folder / "report.html"
 
@@ -86,7 +86,8 @@ def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path
     pages a comment may link."""
     if form == Markdown.name and job is not None:
         return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
-    return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
+    source_url = job.source_url if job is not None else ""
+    return render.by_name(form, partial(trace_files, profile, recording, folder), source_url).render(profile)
 
 
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:

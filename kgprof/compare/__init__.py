@@ -171,7 +171,7 @@ def _runs(
             note = f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
         yield msgspec.structs.replace(
             causes,
-            causes=changes.put_down(causes, changed, mine, after, head.environment.source_root),
+            causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,

@@ -19,7 +19,7 @@ from kgprof.reading.source_text import function_at
 from kgprof.wording import relative
 
 # Marks of a changed line; what they add up to decides between lines, and LEAST is what one line among others needs.
-_AT, _KERNEL, _FUNCTION, _BINDS, _NAMES, _NAMED_BEFORE, _DOES, _FILE = 32, 16, 8, 8, 6, 3, 2, 1
+_AT, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _FILE = 32, 16, 8, 8, 6, 6, 3, 2, 1
 LEAST = _DOES
 
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
@@ -119,13 +119,14 @@ def put_down(
     changed: Sequence[ChangedLine],
     findings: Iterable[m.ComparedFinding],
     run: m.RunReport,
-    root: str,
+    head: m.Profile,
 ) -> tuple[m.Cause, ...]:
     """The causes, each with the changed line that it is put down to. ``findings`` and ``run``: head's."""
+    root, texts = head.environment.source_root, _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     return tuple(
         msgspec.structs.replace(
-            cause, changed=_line_of(cause, changed, known.get(cause.fingerprint), compared.settings, run, root)
+            cause, changed=_line_of(cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts)
         )
         for cause in compared.causes
     )
@@ -138,6 +139,7 @@ def _line_of(
     settings: Sequence[m.SettingChange],
     run: m.RunReport,
     root: str,
+    texts: Mapping[str, str],
 ) -> m.Location | None:
     places = [cause.location, *(finding.related if finding else ())]
     shown = [(relative(place.file, root), place.line, place.function) for place in places if place]
@@ -161,6 +163,7 @@ def _line_of(
             _KERNEL * (here in computed),
             _FUNCTION * same,
             _BINDS * binds,
+            _TAKEN * any(_takes(texts.get(file, ""), place) for file, _, _ in shown),
             _NAMES * bool(named & words),
             _NAMED_BEFORE * bool(named & before),
             _DOES * bool(doing and re.search(doing, code)),
@@ -182,6 +185,14 @@ def _computed_by(cause: m.Cause, run: m.RunReport, root: str) -> Iterator[tuple[
         for row in run.kernels.rows if isinstance(run.kernels, m.KernelBreakdown) else ():
             if cause.location in row.lines:
                 yield from ((relative(place.file, root), place.line) for place in row.lines)
+
+
+def _takes(text: str, place: m.Location) -> bool:
+    """Whether a file takes from another one the name that a line there binds: ``from settings import WIDTH``."""
+    binds, module = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text), re.escape(place.file.rpartition("/")[2][:-3])
+    if binds is None or place.function:
+        return False
+    return bool(re.search(rf"\b{module} import [^#\n]*\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text))
 
 
 def _ends_alike(name: str, function: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.render import page, resources
+from kgprof.render.comment import blob
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.escaping import visible
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits
@@ -102,13 +103,13 @@ Traces = Callable[[], Sequence[TraceFile]]
 
 
 class Html:
-    """``traces`` is called once for each page: the files that it may carry or link to."""
+    """``traces`` is called once for each page: the files that it may carry or link to. ``source_url``: as Front's."""
 
     name = "html"
     suffix = ".html"
 
-    def __init__(self, traces: Traces = tuple) -> None:
-        self._traces = traces
+    def __init__(self, traces: Traces = tuple, source_url: str = "") -> None:
+        self._traces, self._source_url = traces, source_url
 
     def render(self, profile: m.Profile) -> str:
         """The trace of the first run is part of the page as long as kernels are; the others get what room is left."""
@@ -117,7 +118,7 @@ class Html:
         layout = Layout()
         own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
         reserved = sum(_as_text(trace) for trace in traces if trace.run in own)
-        limits, made, text = _first_that_fits(profile, traces, layout, reserved)
+        limits, made, text = _first_that_fits(profile, traces, layout, reserved, blob(profile, self._source_url))
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
         for trace in traces:
@@ -164,7 +165,7 @@ class Layout:
 
 
 def _first_that_fits(
-    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0
+    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0, blob: str = ""
 ) -> tuple[Limits, page.Page, str]:
     """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are. The others get
     smaller from level to level, so that the level is found by halving, from the one that most of them need; what a page
@@ -176,7 +177,7 @@ def _first_that_fits(
     while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        made = page.build(profile, limits, own, traces)
+        made = page.build(profile, limits, own, traces, blob)
         text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
         if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (reserved if limits.kernel_rows else 0):
             best, high = (limits, made, text), level - 1

@@ -105,6 +105,7 @@ class Page:
     sections: tuple[Section, ...]
     hand_off: tuple[TraceLink, ...]
     own: Packed
+    blob: str
 
     @property
     def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
@@ -112,8 +113,8 @@ class Page:
         return tuple((name, tuple(parts)) for name, parts in groupby(self.sections, key=lambda each: each.chapter))
 
 
-def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = ()) -> Page:
-    """It links to the traces and carries none."""
+def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = (), blob: str = "") -> Page:
+    """It links to the traces and carries none. ``blob``: what a link to a file of the repository begins with."""
     found, links = finding_list(profile, limits), trace_links(traces, (), limits)
     runs, created_utc = profile.runs[: limits.runs], one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
@@ -141,6 +142,7 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         sections=tuple(_sections(profile, found, own, links, limits)),
         hand_off=links,
         own=own,
+        blob=blob,
     )
 
 

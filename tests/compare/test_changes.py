@@ -92,6 +92,27 @@ def test_a_place_that_changed_is_its_own_line() -> None:
     assert (found.causes[0].changed.line, found.causes[0].changed.text) == (41, "b = int(x)")
 
 
+def test_a_constant_of_another_file_is_found_where_it_is_imported() -> None:
+    place = Location(file="step.py", line=41, function="step")
+    new = finding(message="a new sync")
+    assert new.location is not None
+    assert new.location.file.endswith(place.file)
+    text = "from shop.settings import DEPTH, WIDTH\n"
+    head = msgspec.structs.replace(
+        profile(), findings=(new,), sources=(ProjectSource(file=new.location.file, sha256="", text=text),)
+    )
+    diff = "".join(
+        f"--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-{name} = 1\n+{name} = 2\n"
+        for file, name in (("bench.py", "WIDTH"), ("shop/settings.py", "OTHER"), ("shop/settings.py", "WIDTH"))
+    )
+
+    found = compare(profile(), head, diff=diff).comparison
+
+    assert found is not None
+    assert found.causes[0].changed is not None
+    assert found.causes[0].changed.text == "WIDTH = 2"
+
+
 # ---------------------------------------------------------------- git
 
 
