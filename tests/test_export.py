@@ -14,6 +14,7 @@ import pytest
 from kgprof import cli
 from kgprof.model import PassName
 from kgprof.reading import layout
+from kgprof.record.kept_records import write_records
 from kgprof.render.trace_links import EMBEDDED_BYTES
 from tests.export.test_speedscope import faults, whole_ns
 from tests.record import handmade
@@ -41,6 +42,43 @@ def make_larger(path: Path) -> None:
     filler = {"schemaVersion": os.urandom(EMBEDDED_BYTES).hex()}
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     path.write_bytes(gzip.compress(json.dumps({**filler, "traceEvents": events}).encode(), mtime=0))
+
+
+# ---------------------------------------------------------------- graphs and code
+
+
+def compiled(recorded: Path, slug: str, **texts: str) -> None:
+    lines = [{"text": {"compile_id": "0/0", "what": what, "text": text}} for what, text in texts.items()]
+    write_records(recorded / "recording" / "runs" / slug / layout.TRACE_RECORDS, lines)
+
+
+def test_graphs_and_code_come_whole_and_redacted(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "".join(f"buf{number} = empty()\n" for number in range(3000))
+    graph = "# File: /home/somebody/shop/model.py:3 in forward, code: secret = self.linear(x)\n"
+    compiled(recorded, "fused.default", graph=graph, code=code)
+    files = {what: recorded.parent / f"{what}.py" for what in ("graph", "code")}
+
+    for what, file in files.items():
+        assert here(capsys, "export", recorded, "--to", what, "-o", file) == (0, f"{file}\n", "")
+
+    assert files["code"].read_text() == f"# fused.default, compilation 0/0\n{code}"
+    assert "somebody" not in files["graph"].read_text()
+    assert "secret" not in files["graph"].read_text()  # a line of a file outside of the repository
+
+
+def test_a_run_without_graphs_says_so(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(recorded, "fused.default", graph="a")
+    compiled(recorded, "batched.eager", graph="b")
+    file = recorded.parent / "graph.py"
+
+    several = here(capsys, "export", recorded, "--to", "graph", "-o", file)
+    none = here(capsys, "export", recorded, "--to", "code", "--run", "fused.default", "-o", file)
+    hidden = here(capsys, "export", recorded, "--to", "graph", "--include-source", "none", "-o", file)
+
+    assert [code for code, _, _ in (several, none, hidden)] == [2, 2, 2]
+    assert "--run: batched.eager, fused.default" in several[2]
+    assert "no code was recorded" in none[2]
+    assert not file.exists()
 
 
 # ---------------------------------------------------------------- the verb

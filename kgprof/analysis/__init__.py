@@ -34,6 +34,7 @@ from kgprof.measures.rounds import rounds, step_series
 from kgprof.measures.training_phases import training_phases
 from kgprof.reading.evidence import Evidence, RunEvidence
 
+TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
 
 
@@ -51,7 +52,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
     weighed = trade_offs(evidence, runs)
     balance, changed = rank_balance(evidence, runs), differences(plan.trace_files, runs)
-    exit_code, next_actions = _exit_code(recording), actions(evidence, runs, findings)
+    exit_code, next_actions, sources = _exit_code(recording), actions(evidence, runs, findings), _sources(evidence)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     profile = m.Profile(
@@ -86,6 +87,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,
+        sources=sources,
         rank_balance=balance,
         differences=changed,
         accepted=entries,
@@ -97,6 +99,19 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     evidence.forget()
     return profile
+
+
+def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
+    """The project's files that any run brought along."""
+    files = {name: file for run in evidence.runs for name, file in run.source.own.items()}
+    return tuple(
+        m.ProjectSource(
+            file=name,
+            sha256=file.sha256,
+            text=m.Skipped(reason=file.left_out or "not recorded") if file.text is None else file.text,
+        )
+        for name, file in sorted(files.items())
+    )
 
 
 def _exit_code(recording: m.Recording) -> int:
@@ -192,6 +207,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
         stages=origins if isinstance(origins := run.record.kernel_origins, m.Skipped) else origins.stages,
+        texts=tuple(map(_beginning, trace.all.texts[:TEXTS])) if trace else (),
     )
     return (
         summary
@@ -200,6 +216,11 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
         )
     )
+
+
+def _beginning(text: m.CompiledText) -> m.CompiledText:
+    cut = max(0, len(text.text) - TEXT_CHARACTERS)
+    return msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut) if cut else text
 
 
 def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:

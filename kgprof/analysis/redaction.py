@@ -212,6 +212,13 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     )
 
 
+def redacted_text(text: m.CompiledText, header: m.RecordingHeader, *, source: str, redact: bool) -> m.CompiledText:
+    """A graph or code as it may leave the machine."""
+    root = header.plan.environment.source_root
+    safe: m.CompiledText = _SourceLines(source, root).of(text)
+    return _walk(safe, Redactor(header.private, root=root)) if redact else safe
+
+
 def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: bool) -> R:
     """As ``redacted`` does it for a Profile."""
     made = _SourceLines(source, report.environment.source_root).of(report)
@@ -270,14 +277,12 @@ _NAME_ONLY = re.compile(r"[\w.-]{1,80}")
 _NO_TEXT = frozenset({int, float, bool, type(None)})  # as most of a Profile is
 
 
-def _walk(
-    value: Any, text: Callable[[str], str], field: str = "", location: Callable[[m.Location], Any] | None = None
-) -> Any:
+def _walk(value: Any, text: Callable[[str], str], field: str = "", location: Callable[[Any], Any] | None = None) -> Any:
     """The same value with every string replaced; what does not change stays the same object."""
     kind = type(value)
     if kind is str:  # an enum is a string too, and stays
         return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
-    if location is not None and kind is m.Location:
+    if location is not None and kind in (m.Location, m.ProjectSource, m.CompiledText):
         return location(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
@@ -335,7 +340,18 @@ class _SourceLines:
     def of(self, value: T) -> T:
         return _walk(value, self._in_text, location=self._location)  # type: ignore[no-any-return]
 
-    def _location(self, place: m.Location) -> m.Location:
+    def _location(self, place: m.Location | m.ProjectSource | m.CompiledText) -> Any:
+        if isinstance(place, m.CompiledText):  # it is source in another form, and quotes the lines that it was made of
+            if self._wanted == NONE:
+                return msgspec.structs.replace(place, text="", cut=place.cut + len(place.text))
+            return msgspec.structs.replace(place, text=self._in_text(place.text))
+        if isinstance(place, m.ProjectSource):
+            if isinstance(place.text, m.Skipped):
+                return place
+            numbers = range(1, len(place.text.splitlines()) + 1)
+            stays = min((self._stays(place.file, str(number)) for number in numbers), default=True)
+            gone = m.Skipped(reason=f"left out by --include-source {self._wanted}")
+            return place if stays else msgspec.structs.replace(place, text=gone)
         stays = not place.text or self._stays(place.file, str(place.line))
         return place if stays else msgspec.structs.replace(place, text="")
 

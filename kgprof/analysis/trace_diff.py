@@ -2,7 +2,8 @@
 
 Both sides are ``KernelBreakdown``s, so a trace that kgprof recorded and one that somebody else did compare alike.
 Times and counts are divided by the number of steps of their own side. Every table adds up to the difference of the
-totals, because each table of a breakdown adds up to its total.
+totals, because each table of a breakdown adds up to its total. Kernels that Inductor generated go by their names
+without the number that it gives them in the order in which it makes them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kgprof import model as m
+from kgprof.measures.fused import plain_name
 
 _Name = tuple[str, m.KernelKind | None]
 _Amount = tuple[float, int | None]  # microseconds and how many, of the whole window
@@ -73,7 +75,7 @@ def difference(
             for name, field in (("window", "window_us"), ("busy", "busy_us"), ("idle", "idle_us"))
         ),
         kinds=changes(lambda side: _added_up((kind.kind.value, kind.kind, kind) for kind in side.kinds)),
-        kernels=changes(lambda side: _added_up((row.name, row.kind, row) for row in side.rows)),
+        kernels=changes(lambda side: _added_up((plain_name(row.name), row.kind, row) for row in side.rows)),
         spans=changes(lambda side: _added_up((span.span, None, span) for span in side.by_span)),
         regions=changes(lambda side: _added_up((span.span, None, span) for span in side.by_region)),
     )

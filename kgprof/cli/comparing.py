@@ -91,7 +91,8 @@ class Comparing:
     def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         sharing = self.context.sharing
         before, after = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in (base, head))
-        found = compared(before, after, self.settings, sources=sources)
+        diff = reading.diff_between(before, after)
+        found = compared(before, after, self.settings, sources=sources, diff=diff)
         # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
         return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
 

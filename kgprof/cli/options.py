@@ -146,16 +146,18 @@ redact_option = remembered_option(
     ),
 )
 
+source_option = remembered_option(
+    "--include-source",
+    type=click.Choice(["none", "repo", "all"]),
+    default="repo",
+    show_default=True,
+    help="Whose source may be in it: none, only files in this git repository, or all.",
+)
+
 # What every verb takes that makes a report.
 report_options = in_order(
     redact_option,
-    remembered_option(
-        "--include-source",
-        type=click.Choice(["none", "repo", "all"]),
-        default="repo",
-        show_default=True,
-        help="Which source lines the report may quote: none, only files in this git repository, or all.",
-    ),
+    source_option,
     remembered_option(
         "--no-ci",
         is_flag=True,

@@ -5,6 +5,8 @@ The verbs import it when they run.
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from kgprof.reading import files, layout, recordings
 from kgprof.record import holistic
 from kgprof.render import embedded_profile
 
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
 
 
@@ -127,6 +130,22 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from error
     return embedded_profile.decoded(data, file)
+
+
+def diff_between(base: m.Profile, head: m.Profile) -> str:
+    """What git says changed in Python files between the two commits; empty where one is not known or not here, and of
+    a head that was recorded with changes on top of its commit."""
+    commits = [side.environment.git_commit for side in (base, head)]
+    known = [commit for commit in commits if isinstance(commit, str) and _COMMIT.fullmatch(commit)]
+    if len({*known}) < 2 or head.environment.git_dirty is not False:
+        return ""
+    asked = ["git", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=50", *known, "--", "*.py"]
+    top = repository(Path.cwd())
+    try:
+        done = subprocess.run(asked, cwd=top, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):  # no git here, or one that hangs: the sources have to do
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def named_side(path: Path, sharing: Sharing) -> str:

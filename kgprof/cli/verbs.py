@@ -308,7 +308,7 @@ def report(
         refuse_overwriting([], [*reports, *files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
-        page = writing.write_report(where, found, folder) if where is not None else None
+        page = writing.write_report(where, found, folder, context.job) if where is not None else None
     writing.add_to_job_summary(found, context.job)
     if page is not None and not outputs:
         writing.show_ending(found, page, context)
@@ -376,7 +376,13 @@ def trace(
 
 @cli.command()
 @click.argument("recording", type=PLACE)
-@click.option("--to", "viewer", type=click.Choice(VIEWERS), required=True, help="Viewer to write the file for.")
+@click.option(
+    "--to",
+    "viewer",
+    type=click.Choice((*VIEWERS, m.GRAPH, m.CODE)),
+    required=True,
+    help="Viewer to write the trace for; graph: the FX graphs that Dynamo captured; code: what Inductor generated.",
+)
 @click.option("--run", "slug", metavar="STRATEGY.MODE", help="Run to export.  [default: the only one that has a trace]")
 @click.option(
     "--pass",
@@ -387,21 +393,24 @@ def trace(
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="File to write.")
 @options.redact_option
+@options.source_option
 @options.verbose_option
 @click.pass_context
 def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
-    """Write the trace of one run for another viewer: speedscope, or Perfetto.
+    """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or generated code.
 
     RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
     trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting
     of spans, operators and CUDA calls on each thread, of Python functions if the trace was recorded with stacks, and
-    of the work on each stream. Both are redacted like a report. The last line on stdout is FILE.
+    of the work on each stream. graph and code write the text of every compilation of the run. All are redacted like a
+    report. The last line on stdout is FILE.
 
     \b
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
                   kgprof export my-run --to perfetto --run fused.eager -o fused.trace.json.gz
+                  kgprof export my-run --to code --run fused.default -o fused.py
     """
-    from kgprof.cli.writing import write_trace
+    from kgprof.cli.writing import write_texts, write_trace
     from kgprof.reading import recordings
     from kgprof.record import kept_traces
     from kgprof.record.unfinished import refuse_overwriting
@@ -409,6 +418,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     options.refuse_unwritable(output)
     refuse_overwriting([recording], [output], layout.resolve(recording))
     loaded = recordings.load(recording)
+    if viewer in (m.GRAPH, m.CODE):
+        write_texts(output, loaded, slug, viewer, ctx.ensure_object(Context).sharing)
+        to_stdout(str(output))
+        return EXIT_OK
     kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name is not None else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 from kgprof import model as m
 from kgprof import render
-from kgprof.analysis.redaction import redacted_trace
+from kgprof.analysis.redaction import redacted_text, redacted_trace
 from kgprof.cli import terminal
 from kgprof.cli.ci import Job, append_summary, inert_document
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context, Output, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import inform, say, to_stdout
 from kgprof.collectors import accepted
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError, UsageError
 from kgprof.progress import is_terminal, tell
 from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
@@ -41,7 +41,7 @@ def finished(
 ) -> tuple[m.Profile, Path]:
     """The Profile of what is in ``work``, and its page: everything is in its place."""
     profile = read(work.recording, hta=hta, quiet=quiet, sharing=context.sharing)
-    write_report(work.folder, profile, work.recording)
+    write_report(work.folder, profile, work.recording, context.job)
     folder = work.finish()
     complain_of_runs(profile, folder / layout.FOLDER)
     return profile, folder / "report.html"
@@ -69,9 +69,9 @@ def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
-def write_report(folder: Path, profile: m.Profile, recording: Path | None) -> Path:
+def write_report(folder: Path, profile: m.Profile, recording: Path | None, job: Job | None = None) -> Path:
     """report.json and report.html, both or none; the path of the latter."""
-    texts = {f"report.{form}": rendered(form, profile, recording, folder) for form in ("json", "html")}
+    texts = {f"report.{form}": rendered(form, profile, recording, folder, job) for form in ("json", "html")}
     store.write_reports(folder, texts)
     return folder / "report.html"
 
@@ -86,7 +86,8 @@ def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path
     pages a comment may link."""
     if form == Markdown.name and job is not None:
         return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
-    return render.by_name(form, partial(trace_files, profile, recording, folder)).render(profile)
+    source_url = job.source_url if job is not None else ""
+    return render.by_name(form, partial(trace_files, profile, recording, folder), source_url).render(profile)
 
 
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
@@ -153,6 +154,35 @@ def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | Non
         message = f"cannot be searched for secrets: it is truncated, or larger than {LOOKED_THROUGH_BYTES:,} bytes"
         raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
+
+
+def write_texts(path: Path, recording: m.Recording, slug: str | None, what: str, sharing: Sharing) -> None:
+    """The graphs or the code of one run, a heading before each. Raises UsageError where several runs have some and none
+    was named, or the run is not there; InputError where it has none."""
+    if sharing.source == "none":
+        raise UsageError(f"--include-source none leaves nothing of a {what}", hint="give repo or all")
+    known = {run.key.slug: run.records for run in recording.runs}
+    if slug is not None and slug not in known:
+        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}")
+    texts = {
+        name: [text for text in records.texts if text.what == what]
+        for name, records in known.items()
+        if isinstance(records, m.CompileRecords) and slug in (None, name)
+    }
+    having = [name for name, found in texts.items() if found]
+    if not having:
+        hint = (
+            "nothing was compiled, or an older kgprof recorded it" if slug else "give --passes compile when recording"
+        )
+        raise InputError(f"no {what} was recorded", path=slug or recording.folder, hint=hint)
+    if len(having) > 1:
+        raise UsageError(f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}")
+    parts = []
+    for text in texts[having[0]]:
+        safe = redacted_text(text, recording.header, source=sharing.source, redact=sharing.redact)
+        cut = f", {safe.cut:,} characters left out at its end" if safe.cut else ""
+        parts.append(f"# {having[0]}, compilation {safe.compile_id or 'unknown'}{cut}\n{safe.text.rstrip()}\n")
+    store.write_export(path, "\n\n".join(parts).encode())
 
 
 def add_to_job_summary(profile: m.Profile, job: Job) -> None:

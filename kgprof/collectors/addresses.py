@@ -336,6 +336,7 @@ def _moved(event: AddressChange) -> m.Finding:
         location=event.location,
         count=len(event.calls),
         related=event.related,
+        names=event.names,
         fingerprint=fingerprint(UNSTABLE.id, event.run, event.identity, *event.names),
     )
 

@@ -22,7 +22,7 @@ from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.recompiles import place_of
-from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES
+from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES, last_name, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -118,6 +118,7 @@ NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 # Functions of torch._inductor that log, and what their messages are about.
 _SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
 _NODE, _RECORD = "_log_non_cudagraphable_node", "record_function"
+_ON_CPU = re.compile(r"(?i)cpu|DeviceCopy")  # in the reason for an operator that cannot stand in a CUDA graph
 _COUNTS = re.compile(r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable")
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
@@ -142,6 +143,8 @@ class Partitioning(m.Model, frozen=True, kw_only=True):
     not_graphed: int
     reasons: tuple[str, ...]  # torch's words for each operator that cannot stand in one
     location: m.Location | None
+    cpu_inputs: tuple[str, ...] = ()  # tensors on the CPU that the graph takes, as the program names them
+    related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
 
 
 class Recorded(m.Model, frozen=True, kw_only=True):
@@ -276,13 +279,33 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
         counts, texts = _COUNTS.search(head.text), [message.text for message in rest]
         assert counts is not None  # the group begins with it
         found = [match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))]
+        sources = tuple(_cpu_inputs(trace, head.compile_id)) if any(map(_ON_CPU.search, found)) else ()
+        bound = tuple(dict.fromkeys(place for name in sources for place in trace.source.bound(last_name(name))))
+        quoted, define = quoted_line(trace.source, "\n".join(texts)), _place_of_id(trace, head.compile_id, head.call)
         yield Partitioning(
             compile_id=head.compile_id,
             graphed=int(counts[2]),
             not_graphed=int(counts[3]),
             reasons=tuple(dict.fromkeys(found)),
-            location=quoted_line(trace.source, "\n".join(texts)) or _place_of_id(trace, head.compile_id, head.call),
+            # The line that puts a tensor of the CPU where the graph finds it is the one to change.
+            location=quoted or (bound[0] if len(bound) == 1 else define),
+            cpu_inputs=tuple(map(said, sources)),
+            related=(define,) if define and len(bound) == 1 and not quoted else bound,
         )
+
+
+def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
+    """Dynamo's sources of the tensors on the CPU that it met in a compilation."""
+    on_cpu: set[tuple[object, object]] = set()
+    for record in trace.all.records:
+        metadata = record.metadata
+        if compile_id(metadata) != name:
+            continue
+        tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
+        if isinstance(tensor, dict) and "cpu" in str(tensor.get("device")):
+            on_cpu.add((tensor.get("describer_id"), tensor.get("id")))
+        if isinstance(source, dict) and (source.get("describer_id"), source.get("id")) in on_cpu:
+            yield str(source.get("source"))
 
 
 def _recorded(trace: RunTrace) -> Iterator[Recorded]:
@@ -343,7 +366,10 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
                 f"CUDA graphs cover only {cut.graphed} of "
                 f"{plural(cut.graphed + cut.not_graphed, 'partition')} of a compiled graph: {reasons}"
             )
-            yield _finding(PARTITIONED, event, cut.location, message, identity=reasons)
+            if cut.cpu_inputs:
+                message += f"; on the CPU: {', '.join(cut.cpu_inputs[:3])}"
+            found = _finding(PARTITIONED, event, cut.location, message, identity=reasons)
+            yield msgspec.structs.replace(found, related=cut.related, names=cut.cpu_inputs)
     if event.graphs and event.launches_per_step == 0:
         said = f"torch logged that it skipped {len(event.skips)} of them" if event.skips else "torch logged no skip"
         message = f"no CUDA graph was launched in TRACE, although {plural(event.graphs, 'compiled graph')} ran; {said}"

@@ -363,6 +363,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         refusal=event.refusal,
         related=event.ways_in,
         detail=detail_of(cause),
+        names=(cause.operator,) if cause.operator else (),
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=event.cost,
     )

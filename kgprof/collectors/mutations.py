@@ -128,6 +128,7 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
             run=event.run,
             location=event.location,
             count=len(event.names),
+            names=event.names,
             fingerprint=fingerprint(INPUT_MUTATED.id, event.run, event.identity, *event.names),
         )
         findings.append(finding)

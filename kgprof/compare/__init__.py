@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.analysis.trace_diff import difference
-from kgprof.compare import flame_diff, verdict
+from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.intervals import drift_words, looks, machine_drift, moved
@@ -67,10 +67,12 @@ def compare(
     settings: CompareSettings = CompareSettings(),
     *,
     sources: tuple[str, str] = ("base", "head"),
+    diff: str = "",
 ) -> m.Profile:
     """Head's Profile with its ``comparison``; its verdict and exit code are the comparison's.
 
-    ``sources``: where the two were read from, in the user's words. Raises UsageError where there is nothing to compare:
+    ``sources``: where the two were read from, in the user's words; ``diff``: what git says changed between their
+    commits, for files whose text is not on both sides. Raises UsageError where there is nothing to compare:
     a comparison as a side, or two workloads.
     """
     _refuse(base, head, sources)
@@ -89,7 +91,8 @@ def compare(
         notes=_SAME_RECORDING if base.created_utc == head.created_utc and base.runs == head.runs else (),
     )
     stated = in_turn.limits if in_turn is not None else {}
-    runs = tuple(_runs(base, head, compared, {**DEFAULT_BUDGETS, **stated, **settings.budgets}))
+    budgets = {**DEFAULT_BUDGETS, **stated, **settings.budgets}
+    runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = msgspec.structs.replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
@@ -156,7 +159,11 @@ def _side(profile: m.Profile, source: str) -> m.ComparedSide:
 
 
 def _runs(
-    base: m.Profile, head: m.Profile, compared: m.Comparison, budgets: Mapping[str, float]
+    base: m.Profile,
+    head: m.Profile,
+    compared: m.Comparison,
+    budgets: Mapping[str, float],
+    changed: Sequence[changes.ChangedLine],
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
@@ -194,6 +201,7 @@ def _runs(
             note = f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
         yield msgspec.structs.replace(
             causes,
+            causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,

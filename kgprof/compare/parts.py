@@ -12,7 +12,6 @@ device had nothing to do, on a CPU the time in no operator, and in both the fram
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
+from kgprof.measures.fused import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
@@ -37,7 +37,6 @@ FEWEST_TO_RANK = 5
 FAR_APART = 1.5
 
 _NAME = 70  # characters of a kernel's name in a sentence
-_GRAPH, _NUMBER = re.compile(r"^graph_\d+_"), re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,22 +111,19 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     return tuple(part for part in (*split, replace(host, us=left)) if part.us or part.more)
 
 
-def plain_name(name: str) -> str:
-    """Without the numbers that Inductor gives to graphs and kernels in the order in which it makes them."""
-    return _NUMBER.sub("", _GRAPH.sub("", name))
-
-
 def _matched(rows: Sequence[m.Change]) -> tuple[_Kernel, ...]:
-    """By plain name and kind; the largest change first."""
-    kernels: dict[tuple[str, m.KernelKind | None], _Kernel] = {}
-    for row in rows:
-        name = plain_name(row.name)
-        kernel = kernels.setdefault((name, row.kind), _Kernel(name=name, kind=row.kind))
-        kernel.before_us += row.before_us
-        kernel.after_us += row.after_us
-        kernel.before += row.before_count or 0.0
-        kernel.after += row.after_count or 0.0
-    return tuple(sorted(kernels.values(), key=lambda kernel: (-abs(kernel.delta_us), kernel.name)))
+    """The largest change first."""
+    return tuple(
+        _Kernel(
+            name=row.name,
+            kind=row.kind,
+            before_us=row.before_us,
+            after_us=row.after_us,
+            before=row.before_count or 0.0,
+            after=row.after_count or 0.0,
+        )
+        for row in rows
+    )
 
 
 def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
-from kgprof.compare.metrics import plain
+from kgprof.compare.metrics import COMPILE, WARM_COMPILE, named, plain
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -105,11 +105,11 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         text = f"no time could be judged: {first.same_for_all}"
         return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
-    text = f"{_LEADS.get(code, '')}{first.text}"
+    text = f"{_LEADS.get(code, '')}{first.text}{_first_call(compared, first)}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
     if run is not None and run.causes and not isinstance(run.explained_us, m.Skipped):
         cause = run.causes[0]
-        where = f"{relative(cause.location.file, root)}:{cause.location.line}: " if cause.location else ""
+        where = f"{relative(cause.place.file, root)}:{cause.place.line}: " if cause.place else ""
         text += f"; likely cause: {where}{cause.text}"
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
             text += (
@@ -117,6 +117,17 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
             )
     status, others = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), dict.fromkeys(each.text for each in found[1:])
     return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
+
+
+def _first_call(compared: m.Comparison, first: Reason) -> str:
+    """A first call that became longer, of the run that leads or of any; it decides only with a limit of its own."""
+    runs = [run for run in compared.runs if first.worse in (None, run.run)]
+    calls = [named(run.metrics, name) for name in (COMPILE, WARM_COMPILE) for run in runs]
+    longer = next((call for call in calls if call and call.verdict is _WORSE and not call.decides), None)
+    if longer is None or isinstance(longer.ratio, m.Skipped):
+        return ""
+    sides = (plain(side) for side in (longer.base, longer.head))
+    return f"; {longer.name} {' -> '.join(sides)} s"
 
 
 def metric_words(metric: m.ComparedMetric) -> str:

@@ -31,6 +31,7 @@ MULTI_WORD_OPERATORS = frozenset(name for names in _LISTS.values() for name in n
 _GENERATED = re.compile(
     r"(?:.*?_)??(?P<generator>triton|cpp)(?:_(?P<category>[a-z]{3}))?_fused(?:_(?P<ops>.+?))??_(?P<number>\d+)"
 )
+_GRAPH = re.compile(r"^graph_\d+_")
 _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one word too
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
@@ -50,6 +51,12 @@ def parse(name: str) -> GeneratedName | None:
     return GeneratedName(
         generator=found["generator"], category=found["category"] or "", ops=split_operators(found["ops"] or "")
     )
+
+
+def plain_name(name: str) -> str:
+    """A generated kernel's name without the numbers of its graph and of itself, which another compilation gives
+    otherwise; any other name as it is."""
+    return _GRAPH.sub("", name).rpartition("_")[0] if _GENERATED.fullmatch(name) else name
 
 
 @cache

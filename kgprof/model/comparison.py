@@ -141,10 +141,8 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
 
     Times are judged by an interval for ``ratio`` (head
     over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
-    when all of it is below 1 + budget, else inconclusive. Where both sides' rounds timed the machine as well, ``ratio``
-    is the program's part and ``machine`` the machine's: head over base is ``ratio * machine``. Counts are judged as
-    they stand: any more is worse (of launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are
-    judged by ``tolerance_percent``.
+    when all of it is below 1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of
+    launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by ``tolerance_percent``.
     """
 
     name: str  # "step", "evaluation", "ms/token", "graph breaks", "peak allocated", ...
@@ -188,7 +186,13 @@ class Cause(Model, frozen=True, kw_only=True):
     seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
     explains_us: float | Skipped  # of RunComparison.delta_us: the parts and the remainder add up to it
     fingerprint: str = ""  # of the finding that it is
-    location: Location | None = None
+    location: Location | None = None  # where it shows
+    changed: Location | None = None  # the line of the change that it is put down to
+
+    @property
+    def place(self) -> Location | None:
+        """The line to look at first."""
+        return self.changed or self.location
 
 
 class FlameDifference(Model, frozen=True, kw_only=True):

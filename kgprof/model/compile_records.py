@@ -52,6 +52,19 @@ class GraphRuns(Model, frozen=True, kw_only=True):
     cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
 
 
+class CompiledText(Model, frozen=True, kw_only=True):
+    """What torch made of one compilation, as it logged it. Line: ``{"text": {...}}``."""
+
+    compile_id: str
+    what: str  # GRAPH or CODE
+    text: str
+    cut: int = 0  # characters that are left out
+    call: int = -1
+
+
+GRAPH, CODE = "graph", "code"  # Dynamo's FX graph; Inductor's Python, of a backward too
+
+
 class LogLine(Model, frozen=True, kw_only=True):
     """One message of torch's ``cudagraphs`` log. Line: ``{"log": {...}}``."""
 
@@ -244,5 +257,6 @@ class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="re
     frames: tuple[OfferedFrame, ...] = ()
     graphs: tuple[GraphRuns, ...] = ()
     logs: tuple[LogLine, ...] = ()
+    texts: tuple[CompiledText, ...] = ()
     left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
     sources: Sources = Sources()

@@ -209,6 +209,7 @@ class Finding(Model, frozen=True, kw_only=True):
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
     saves: Saving | Skipped = Skipped(reason="no measurement bounds what a fix would save")
+    names: tuple[str, ...] = ()  # attributes and functions of the program that it is about: "self.h", "step"
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
 
     @property

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from kgprof.model.comparison import Comparison, TraceDifference
-from kgprof.model.compile_records import Autotuned, TritonStages
+from kgprof.model.compile_records import Autotuned, CompiledText, TritonStages
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import (
     AcceptedFinding,
@@ -73,6 +73,7 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
+    texts: tuple[CompiledText, ...] = ()  # the beginning of each; `kgprof export --to graph|code` has the whole
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
 
@@ -175,6 +176,14 @@ class Contents(Model, frozen=True, kw_only=True):
     source_lines_left_out: int = 0
 
 
+class ProjectSource(Model, frozen=True, kw_only=True):
+    """One of the workload's own files as it was recorded."""
+
+    file: str
+    sha256: str
+    text: str | Skipped
+
+
 class Profile(Model, frozen=True, kw_only=True):
     """The one document that every renderer reads; ``kgprof schema`` prints its JSON Schema."""
 
@@ -200,6 +209,7 @@ class Profile(Model, frozen=True, kw_only=True):
     trade_offs: tuple[TradeOff, ...] = ()
     gate: Gate | None = None  # check-graphs only
     trace_files: tuple[TraceFile, ...] = ()  # `kgprof trace` only
+    sources: tuple[ProjectSource, ...] = ()  # by file
     rank_balance: RankBalance | None = None  # of traces of two ranks or more
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
     kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order

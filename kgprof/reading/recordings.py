@@ -32,6 +32,7 @@ _LINES: dict[str, type[Any]] = {
     "frame": m.OfferedFrame,
     "graph": m.GraphRuns,
     "log": m.LogLine,
+    "text": m.CompiledText,
 }
 
 
@@ -220,9 +221,9 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
             read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
-    records, frames, graphs, logs = (tuple(read[key]) for key in _LINES)
+    records, frames, graphs, logs, texts = (tuple(read[key]) for key in _LINES)
     return m.CompileRecords(
-        records=records, frames=frames, graphs=graphs, logs=logs, left_out=left_out, sources=sources
+        records=records, frames=frames, graphs=graphs, logs=logs, texts=texts, left_out=left_out, sources=sources
     )
 
 

@@ -48,10 +48,14 @@ class SourceText:
         self._files = sources.files
         self._packages = sources.packages
 
+    @property
+    def own(self) -> dict[str, m.SourceFile]:
+        """The project's files."""
+        return {name: file for name, file in self._files.items() if self.project.holds(name)}
+
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
-        inside = [found for found in self._parsed(file).definitions if found.first <= line <= found.last]
-        name = max(inside, key=lambda found: found.line).qualified if inside else user_function(function)
+        name = function_at(self._text(file), line) or user_function(function)
         return m.Location(file=file, line=line, function=name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
@@ -101,11 +105,15 @@ class SourceText:
         """The project's lines that put something else under the attribute, key, global or closed-over variable
         ``name``, constructors and the module's own level left out. A ``setattr`` with a computed name stands in for
         them where there is none."""
+        return self.bound(name, but=("__init__",))
+
+    def bound(self, name: str, *, but: tuple[str, ...] = ()) -> tuple[m.Location, ...]:
+        """As ``rebound``, of all functions ``but`` these."""
         found: list[m.Location] = []
         computed: list[m.Location] = []
         for file in self._files:
             if self.project.holds(file):
-                for line, exact in sorted(bindings(self._parsed(file).tree, name)):
+                for line, exact in sorted(bindings(self._parsed(file).tree, name, but)):
                     (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
@@ -114,8 +122,11 @@ class SourceText:
         lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)
         return tuple(self.at(place.file, line) for branch in lines for line in branch)
 
+    def _text(self, file: str) -> str:
+        return (self._files[file].text if file in self._files else None) or ""
+
     def _parsed(self, file: str) -> _Parsed:
-        return _parsed((self._files[file].text if file in self._files else None) or "")
+        return _parsed(self._text(file))
 
     def _line(self, file: str, line: int) -> str:
         lines = self._parsed(file).lines
@@ -140,6 +151,12 @@ def _parsed(text: str) -> _Parsed:
     return _Parsed(lines=text.splitlines(), tree=tree, definitions=tuple(_inside(tree, "")))
 
 
+def function_at(text: str, line: int) -> str:
+    """The qualified name of the innermost function that a line is in, or that it decorates; empty outside of all."""
+    inside = [found for found in _parsed(text).definitions if found.first <= line <= found.last]
+    return max(inside, key=lambda found: found.line).qualified if inside else ""
+
+
 def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Function):
@@ -157,10 +174,10 @@ def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
 # ---------------------------------------------------------------- what the text says
 
 
-def bindings(tree: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
+def bindings(tree: ast.AST, name: str, but: tuple[str, ...] = ("__init__",)) -> Iterator[tuple[int, bool]]:
     """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
     for function in ast.walk(tree):
-        if not isinstance(function, _Function) or function.name == "__init__":
+        if not isinstance(function, _Function) or function.name in but:
             continue
         outer = {n for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
         for node in ast.walk(function):

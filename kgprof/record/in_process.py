@@ -143,7 +143,7 @@ class InProcess:
     def _run(self, key: m.RunKey) -> m.RunRecord:
         lines = list(self._compile.lines())
         files = [line["frame"]["file"] for line in lines if "frame" in line]
-        records = records_of(lines, self._typed(project_sources.gather(lines, self._project), files))
+        records = records_of(lines, self._typed(project_sources.gather(lines, self._project, imported=True), files))
         ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
         if self._failure is not None:
             failed = describe_failure(self._failure)

@@ -15,11 +15,16 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.files import json_object
+from kgprof.reading.structured_trace import compile_id
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
 
-# What is kept of torch.__trace. The rest (generated code, graphs, chromium events) is 30 times as much.
+TEXT_CHARACTERS = 512 * 1024  # of one graph or its code
+TEXTS_CHARACTERS = 8 * 2**20  # of all of them
+TEXTS = {"dynamo_output_graph": m.GRAPH, "inductor_output_code": m.CODE}
+
+# What else is kept of torch.__trace. The rest (other forms of the graphs, chromium events) is 30 times as much.
 KEPT_RECORDS = frozenset(
     (
         "str",  # file names in stacks are numbers that these explain
@@ -70,10 +75,16 @@ class KeptRecords:
     """Records of torch.__trace up to RECORDS_BYTES; ``left_out`` counts those beyond it."""
 
     records: list[m.TraceRecord] = field(default_factory=list)
+    texts: list[m.CompiledText] = field(default_factory=list)
     left_out: int = 0
     size_bytes: int = 0
 
     def keep(self, metadata: dict[str, Any], payload: str | None, call: int) -> None:
+        if payload and (what := next((TEXTS[name] for name in TEXTS if name in metadata), "")):
+            room = TEXTS_CHARACTERS - sum(len(each.text) for each in self.texts)
+            text = payload[: min(TEXT_CHARACTERS, room)]
+            name, cut = compile_id(metadata), len(payload) - len(text)
+            self.texts.append(m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call))
         if not is_kept(metadata, payload):
             return
         size = len(payload or "") + 200

@@ -87,9 +87,12 @@ def _both_spellings(folders: Iterable[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- what the reader will need
 
 
-def gather(lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
-    """The text of every project file that ``lines`` name, the registry entries of the GB ids in them and, if they were
-    ``recorded_here``, the versions of the packages whose files they name."""
+def gather(
+    lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool = True, imported: bool = False
+) -> m.Sources:
+    """The text of every project file that ``lines`` name (``imported``: and of every module of the project that is
+    imported), the registry entries of the GB ids in them and, if they were ``recorded_here``, the versions of the
+    packages whose files they name."""
     named: dict[str, None] = {}
     ids: dict[str, None] = {}
     for line in lines:
@@ -101,6 +104,10 @@ def gather(lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool 
         failed = str((told.get("compilation_metrics") or {}).get("fail_reason") or "")
         texts = (payload, frame.get("text", ""), failed)
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
+    if imported:  # behind what records name: a setting that a change of a default altered is in none of them
+        modules = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+        python = (file for file in modules if isinstance(file, str) and file.endswith(".py"))
+        named |= dict.fromkeys(filter(project.holds, python))
     return msgspec.structs.replace(
         of_files(named, project, recorded_here=recorded_here), registry=dict(_registry_entries(ids))
     )

@@ -327,7 +327,7 @@ class Capture:
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
             kept_records.write_records(place.folder / layout.TRACE_RECORDS, lines)
-            store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project))
+            store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project, imported=True))
 
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
             each.callback(self._write_script, kind, call_us[self._options.warmup :], trace, unfinished)

@@ -70,7 +70,7 @@ def compile_pass(
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
-        store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project))
+        store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project, imported=True))
     answer = listened.answer(call_us, options.warmup)
     return msgspec.structs.replace(answer, compiling=compiling, cache=cache_folder(cached))
 
@@ -110,6 +110,7 @@ class CompileSources:
         yield from self._frames.lines()
         yield from self._graphs.lines()
         yield from self._cuda_graphs.lines()
+        yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
     def answer(
         self, call_us: Iterable[float], warmup: int, *lost: m.Unavailable, calls: int | None = None

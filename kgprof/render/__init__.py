@@ -28,15 +28,15 @@ class Renderer(Protocol):
 RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())
 
 
-def by_name(name: str, traces: Traces | None = None) -> Renderer:
+def by_name(name: str, traces: Traces | None = None, source_url: str = "") -> Renderer:
     """The renderer that ``--format`` names. Raises UsageError with the nearest name.
 
     ``traces``: the files that a page may carry or link to. They are no part of the Profile, and no other format has
-    room for them.
+    room for them. ``source_url``: of the repository, for the links of a finding that is copied from the page.
     """
     known = {renderer.name: renderer for renderer in RENDERERS}
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(known)}"
         raise UsageError(f"unknown format {name!r}", hint=hint)
-    return Html(traces) if name == Html.name and traces is not None else known[name]
+    return Html(traces, source_url) if name == Html.name and traces is not None else known[name]

@@ -27,14 +27,19 @@ _CODE = re.compile(
 )
 
 
+def blob(profile: m.Profile, source_url: str) -> str:
+    """What the address of a file of the repository begins with, at the commit that was measured; empty: not known."""
+    commit, dirty = profile.environment.git_commit, profile.environment.git_dirty
+    known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
+    return f"{source_url}/blob/{commit}/" if known else ""
+
+
 class Front:
     """``source_url``: the repository's, from which a line of it can be linked at the commit that was measured."""
 
     def __init__(self, profile: m.Profile, source_url: str = "") -> None:
         self._profile = profile
-        commit, dirty = profile.environment.git_commit, profile.environment.git_dirty
-        known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
-        self._blob = f"{source_url}/blob/{commit}/" if known else ""
+        self._blob = blob(profile, source_url)
 
     def lines(self) -> Iterator[str]:
         """Under 1,500 characters, whatever is in the Profile."""
@@ -108,7 +113,7 @@ class Front:
         if found is not None:
             if found.causes:
                 cause = found.causes[0]
-                yield "Cause", self._stated(cause.rule, cause.text, cause.location)
+                yield "Cause", self._stated(cause.rule, cause.text, cause.place)
                 yield "Fix", self._remedy(cause.rule)
             return
         if profile.actions:

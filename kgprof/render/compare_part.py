@@ -207,7 +207,7 @@ def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: 
             cause=cause.cause,
             text=compare_words.cause_text(cause),
             detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
-            place=place(cause.location, root, limits).where if cause.location else "",
+            place=place(cause.place, root, limits).where if cause.place else "",
             anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
         )
 

@@ -53,7 +53,7 @@ def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
     """Kind, run, place, sentence, and how much of the change it accounts for."""
     of = f"{cause.run.slug}: " if cause.run else ""
     share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
-    return f"{cause.cause}: {of}{where(cause.location, root)}{cause_text(cause)}{share}"
+    return f"{cause.cause}: {of}{where(cause.place, root)}{cause_text(cause)}{share}"
 
 
 def _table(compared: m.Comparison) -> Iterable[str]:

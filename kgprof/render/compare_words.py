@@ -162,7 +162,10 @@ def more_ms(us: float, of_us: float) -> str:
 
 def cause_text(cause: m.Cause) -> str:
     seen = f"; in the traces: {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
-    return f"{cause.text}{seen}"
+    shows = ""
+    if cause.changed and cause.location and cause.changed.line != cause.location.line:
+        shows = f"; shows at {cause.location.file.rpartition('/')[2]}:{cause.location.line}"
+    return f"{cause.text}{shows}{seen}"
 
 
 def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str, ...]:
@@ -239,7 +242,8 @@ def headline(profile: m.Profile) -> m.Verdict:
         text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
     first = next((each for each in metrics_of(comparison) if each.name == m.COLD_FIRST_CALL), None)
     if first is not None and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
-        text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long"
+        was, now = (value(first, side) for side in (first.base, first.head))
+        text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long ({was} to {now})"
     rounds = f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
     rounds += ", recorded in turn" if comparison.in_turn is not None else ""
     trust = "; ".join(part for part in (rounds, step.note) if part)

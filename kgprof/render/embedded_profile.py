@@ -48,8 +48,17 @@ class Share(IntEnum):
     WHOLE = 2
 
 
-# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it.
-LONG = ("the logs", "the timelines", "the step times and memory curves", "the CPU functions", "the roofline")
+# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it but the source
+# files, in place of which git knows what changed.
+LONG = (
+    "the logs",
+    "the timelines",
+    "the step times and memory curves",
+    "the CPU functions",
+    "the roofline",
+    "the source files",
+    "the graphs and their code",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +126,16 @@ def comparable(profile: m.Profile) -> m.Profile:
             kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        short.append(msgspec.structs.replace(run, log=log, host=gone, kernels=kernels, series=gone, memory_curve=gone))
-    return msgspec.structs.replace(profile, runs=tuple(short))
+        made = (
+            msgspec.structs.replace(run.compile, texts=()) if isinstance(run.compile, m.CompileSummary) else run.compile
+        )
+        short.append(
+            msgspec.structs.replace(
+                run, log=log, host=gone, kernels=kernels, series=gone, memory_curve=gone, compile=made
+            )
+        )
+    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
+    return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
 
 
 # ---------------------------------------------------------------- reading

@@ -287,7 +287,7 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
     for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][:_CAUSES] or found.causes[
         :1
     ]:
-        place, us = cause.location, cause.explains_us
+        place, us = cause.place, cause.explains_us
         yield Step(
             text=one_line(cause.text, limits.name),
             code="",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.render import page, resources
+from kgprof.render.comment import blob
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.escaping import visible
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits
@@ -41,11 +42,16 @@ _FULL = Limits(
     runs=200,
     name=400,
     lines=200,
+    source_rows=300,
+    code_chars=48_000,
     carries=Share.WHOLE,
 )
 _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
-_FIRST = replace(_SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15)
+_FIRST = replace(
+    _SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15, source_rows=200, code_chars=24_000
+)
+_LESS = replace(_FIRST, other_rows=4, source_rows=60, code_chars=6_000)
 _BARE = replace(
     _SHORT,
     timelines=0,
@@ -55,6 +61,8 @@ _BARE = replace(
     kernel_rows=0,
     other_rows=0,
     more_kernels=0,
+    source_rows=0,
+    code_chars=0,
     name=200,
     lines=50,
 )
@@ -63,12 +71,12 @@ LEVELS = (
     _QUIET,
     _SHORT,
     _FIRST,
-    replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8),
-    replace(_FIRST, flame_rows=12, host_rows=5, kernel_rows=20, other_rows=4),
-    replace(_FIRST, flame_rows=10, host_rows=0, kernel_rows=15, other_rows=4),
-    replace(_FIRST, flame_rows=8, host_rows=0, kernel_rows=10, other_rows=4, more_kernels=150, name=300, lines=100),
+    replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8, source_rows=120, code_chars=12_000),
+    replace(_LESS, flame_rows=12, host_rows=5, kernel_rows=20),
+    replace(_LESS, flame_rows=10, host_rows=0, kernel_rows=15),
+    replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100),
     replace(
-        _FIRST,
+        _LESS,
         timelines=1,
         flames=1,
         flame_rows=8,
@@ -95,13 +103,13 @@ Traces = Callable[[], Sequence[TraceFile]]
 
 
 class Html:
-    """``traces`` is called once for each page: the files that it may carry or link to."""
+    """``traces`` is called once for each page: the files that it may carry or link to. ``source_url``: as Front's."""
 
     name = "html"
     suffix = ".html"
 
-    def __init__(self, traces: Traces = tuple) -> None:
-        self._traces = traces
+    def __init__(self, traces: Traces = tuple, source_url: str = "") -> None:
+        self._traces, self._source_url = traces, source_url
 
     def render(self, profile: m.Profile) -> str:
         """The trace of the first run is part of the page as long as kernels are; the others get what room is left."""
@@ -111,7 +119,7 @@ class Html:
         own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
         reserved = sum(_as_text(trace) for trace in traces if trace.run in own)
         reserved += FRAME_BYTES * (len(traces) - 1) if own else 0  # which are left free below for every trace
-        limits, made, text = _first_that_fits(profile, traces, layout, reserved)
+        limits, made, text = _first_that_fits(profile, traces, layout, reserved, blob(profile, self._source_url))
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
         for trace in traces:
@@ -158,7 +166,7 @@ class Layout:
 
 
 def _first_that_fits(
-    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0
+    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0, blob: str = ""
 ) -> tuple[Limits, page.Page, str]:
     """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are. The others get
     smaller from level to level, so that the level is found by halving, from the one that most of them need; what a page
@@ -170,7 +178,7 @@ def _first_that_fits(
     while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        made = page.build(profile, limits, own, traces)
+        made = page.build(profile, limits, own, traces, blob)
         text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
         if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (reserved if limits.kernel_rows else 0):
             best, high = (limits, made, text), level - 1

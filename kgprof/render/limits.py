@@ -27,6 +27,8 @@ class Limits:
     timelines: int = 0  # runs whose step is drawn: the winner, the baseline, the runner-up, then others
     flames: int = 0  # runs whose stacks are drawn, likewise
     flame_rows: int = 0  # of each
+    source_rows: int = 0  # lines of the workload's files, of each of the first runs
+    code_chars: int = 0  # of the graphs and the generated code of each of those
     carries: Share = Share.NOTHING  # of the Profile itself
 
 

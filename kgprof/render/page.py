@@ -33,6 +33,7 @@ from kgprof.render import (
     region_table,
     roofline_table,
     run_table,
+    source_view,
     step_chart,
     summary,
     timeline_chart,
@@ -64,6 +65,7 @@ CHAPTERS = {
     **dict.fromkeys(("traces",), "Traces"),
     **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
     **dict.fromkeys(("findings", "checklist"), "Findings"),
+    "source": "Source",
     **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
     **dict.fromkeys(("trace-files", "step"), "Timeline"),
     **dict.fromkeys(("host", "flame", "flame-difference"), "CPU"),
@@ -106,6 +108,7 @@ class Page:
     sections: tuple[Section, ...]
     hand_off: tuple[TraceLink, ...]
     own: Packed
+    blob: str
 
     @property
     def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
@@ -113,8 +116,8 @@ class Page:
         return tuple((name, tuple(parts)) for name, parts in groupby(self.sections, key=lambda each: each.chapter))
 
 
-def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = ()) -> Page:
-    """It links to the traces and carries none."""
+def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = (), blob: str = "") -> Page:
+    """It links to the traces and carries none. ``blob``: what a link to a file of the repository begins with."""
     found, links = finding_list(profile, limits), trace_links(traces, (), limits)
     runs, created_utc = profile.runs[: limits.runs], one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
@@ -142,6 +145,7 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         sections=tuple(_sections(profile, found, own, links, limits)),
         hand_off=links,
         own=own,
+        blob=blob,
     )
 
 
@@ -239,6 +243,9 @@ def _sections(
     if profile.checklist:
         shown, tally = practices.practices(profile, found.anchors, limits), practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+    if views := source_view.source_view(profile, found.anchors, limits):
+        source = {"runs": views, "left_out": source_view.left_out(profile)}
+        yield _section(limits, "source", "Source", as_it_is=source)
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
@@ -389,6 +396,8 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
+    if profile.sources and not limits.source_rows:
+        missing.append("the source view")
     first, drawn = kept(runs, FIRST_RUNS), kept(runs, limits.timelines)
     kernels = [(at, run.kernels) for at, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
     if undrawn := sum(isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels):

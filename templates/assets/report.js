@@ -193,20 +193,54 @@
     return node.matches("code, dd, p") ? ` ${inner}` : inner;
   };
   // A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
-  const escaped = (text) => text.replace(/\s+/g, " ").trim()
+  const inert = (text) => text.replace(/\s+/g, " ")
     .replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
-    .replace(/[\\\x60*_[\]{}|~$]/g, "\\$&").replace(/^[#+=:-]|(?<=^\d+)[.)](?=\s|$)/, "\\$&")
-    .replace(/(?<!\w)@(?=\w)/g, "@<!-- -->");
+    .replace(/[\\\x60*_[\]{}|~$]/g, "\\$&").replace(/(?<!\w)@(?=\w)/g, "@<!-- -->");
+  const atStart = (text) => text.trim().replace(/^[#+=:-]|(?<=^\d+)[.)](?=\s|$)/, "\\$&");
+  const escaped = (text) => atStart(inert(text));
   const textOf = (element) => (element ? escaped(words(element)) : "");
   const allOf = (selector, within = document) => [...within.querySelectorAll(selector)].map(textOf);
   const paragraphs = (...parts) => `${parts.filter(Boolean).join("\n\n")}\n`;
   const listed = (texts) => texts.map((text) => `- ${text}`).join("\n");
+  // A finding: what is code in it is a code span, and its place leads to the line at the commit.
+  const CODE = new RegExp([
+    "(?<![\\w/.])[\\w./-]*\\w\\.py(?::\\d+)?\\b", "\\.?\\b[A-Za-z_][\\w.]*\\([^()\\s\\x60]*\\)",
+    "\\b[A-Za-z_]\\w*(?:\\.\\w+)+(?:-\\w+)*", "\\b[A-Za-z]\\w*_\\w+\\b",
+  ].join("|"), "g");
+  const span = (text) => (/^[^\x60<>&@#\n]+$/.test(text.trim()) ? `\x60${text.trim()}\x60` : escaped(text));
+  const prose = (element) => {
+    const text = words(element);
+    const parts = [];
+    let done = 0;
+    for (const found of text.matchAll(CODE)) {
+      parts.push(inert(text.slice(done, found.index)), span(found[0]));
+      done = found.index + found[0].length;
+    }
+    return atStart([...parts, inert(text.slice(done))].join(""));
+  };
+  const placeText = (place) => {
+    const where = place.querySelector(":scope > .where")?.textContent ?? "";
+    const [, file, line, inside] = /^(.*?):(\d+)(?: (.*))?$/.exec(where) ?? [];
+    const { blob, commit } = byId("findings-list").dataset;
+    const at = file && `${file}:${line}`;
+    const linked = blob && /^[\w][\w./-]*$/.test(file ?? "") ? `[${span(at)}](${blob}${file}#L${line})` : at && span(at);
+    const code = place.querySelector(":scope > code")?.textContent;
+    const parts = [
+      linked ?? (where && escaped(where)), inside && `in ${span(inside)}`, at && !blob && commit && `at ${span(commit)}`,
+    ];
+    const rest = [...place.querySelectorAll(":scope > .detail")].map(textOf);
+    return [parts.filter(Boolean).join(" "), code && span(code), ...rest].filter(Boolean).join(", ");
+  };
   const findingText = (item) => {
     const article = item.closest("article");
+    const fix = [...item.querySelectorAll(":scope > .detail > code")].map((code) => span(code.textContent));
+    const rule = article.querySelector(".finding-head strong").textContent;
+    const level = textOf(article.querySelector(".finding-head .level"));
     return paragraphs(
-      `**${textOf(article.querySelector(".finding-head"))}:** ${textOf(item.querySelector(".message"))}`,
-      ...allOf(":scope > .wrong, :scope > .place, :scope > .detail", item),
-      ...allOf(".reason, .remedy", article),
+      `**${level}** ${span(rule)} ${prose(item.querySelector(".message"))}`,
+      ...[...item.querySelectorAll(":scope > .place")].map(placeText),
+      ...[...item.querySelectorAll(":scope > .wrong, :scope > .detail")].filter((e) => !e.querySelector("code")).map(prose),
+      fix.length > 0 ? `**Fix:** ${fix.join(", ")}` : [...article.querySelectorAll(".remedy")].map(prose).join(" "),
     );
   };
   const resultsText = (table) => {

@@ -19,6 +19,7 @@ from kgprof.model import (
     LogExcerpt,
     PrivateNames,
     Profile,
+    ProjectSource,
     RedactedCategory,
     Skipped,
 )
@@ -315,6 +316,19 @@ def test_source_lines_stay_where_they_are_asked_for(source: str, seen: tuple[str
     # then: what is no source line is still there
     assert "ValueError: no" in text
     assert "L['x'].size()[0] == 5" in text
+
+
+@pytest.mark.parametrize(("source", "kept"), [("none", ()), ("repo", ("own",)), ("all", ("own", "theirs"))])
+def test_whole_files_stay_where_their_lines_do(source: str, kept: tuple[str, ...]) -> None:
+    root = with_source().environment.source_root
+    files = {"own": f"{root}/own.py", "theirs": "/opt/site-packages/theirs.py"}
+    sources = tuple(ProjectSource(file=file, sha256="", text=f"{name} = 1\n") for name, file in files.items())
+
+    safe = redacted(msgspec.structs.replace(with_source(), sources=sources), HERE, source=source)
+
+    texts = {name: each.text for name, each in zip(files, safe.sources, strict=True)}
+    assert {name: text for name, text in texts.items() if isinstance(text, str)} == {n: f"{n} = 1\n" for n in kept}
+    assert all("--include-source" in text.reason for text in texts.values() if isinstance(text, Skipped))
 
 
 def test_a_traceback_says_where_a_line_was() -> None:

@@ -18,6 +18,7 @@ from tests.analysis.events import event, step, write
 
 OURS, THEIRS = RunKey(strategy="new", mode="as-is"), RunKey(strategy="old", mode="as-is")
 GEMM, POINTWISE = "cutlass_80_tensorop_gemm", "triton_poi_fused_add_0"
+ADDED = "triton_poi_fused_add"  # without the number, which another compilation gives otherwise
 
 
 def broken_down(path: Path, *, device: str = "cuda") -> KernelBreakdown | Skipped:
@@ -65,7 +66,7 @@ def test_a_difference_is_per_step_whatever_the_number_of_steps(tmp_path: Path) -
         after_count=2.0,
     )
     pointwise = Change(
-        name=POINTWISE,
+        name=ADDED,
         kind=KernelKind.POINTWISE,
         status="new",
         before_us=0.0,
@@ -94,7 +95,7 @@ def test_a_kernel_that_went_is_gone_with_all_its_time(tmp_path: Path) -> None:
     after = broken_down(a_trace(tmp_path / "b.json", [[(GEMM, 100.0)]]))
     found = compared(before, after)
     assert [(row.name, row.status, row.delta_us) for row in found.kernels] == [
-        (POINTWISE, "gone", -7.0),
+        (ADDED, "gone", -7.0),
         (GEMM, "both", 0.0),
     ]
 
@@ -174,3 +175,17 @@ def test_two_traces_of_an_h200_differ_by_what_their_files_say(shared: Path) -> N
     # what Inductor generated is new, what ATen ran is gone, and the products both have
     assert {row.status for row in found.kernels if row.name.startswith("triton_")} == {"new"}
     assert {row.status for row in found.kernels if "at::native" in row.name} == {"gone"}
+
+
+def test_a_kernel_with_another_number_is_the_same_one(tmp_path: Path) -> None:
+    """One kernel more in front of it gives each that follows another number; a library's name keeps its own."""
+    numbered = [("triton_poi_fused_mul_0", 3.0), ("triton_poi_fused_add_1", 5.0), ("sm90_gemm_tile_1", 8.0)]
+    before = broken_down(a_trace(tmp_path / "a.json", [[("triton_poi_fused_add_0", 5.0), ("sm90_gemm_tile_0", 8.0)]]))
+    after = broken_down(a_trace(tmp_path / "b.json", [numbered]))
+
+    assert {row.name: row.status for row in compared(before, after).kernels} == {
+        "triton_poi_fused_add": "both",
+        "triton_poi_fused_mul": "new",
+        "sm90_gemm_tile_0": "gone",
+        "sm90_gemm_tile_1": "new",
+    }

@@ -37,7 +37,15 @@ SENTENCES = {
     *("subject", "missing", "without"),
 }
 EVIDENCE = {
-    *("LogExcerpt.text", "Location.text", "SourceFile.text", "RegistryEntry.text", "LogLine.text", "Rule.why"),
+    *(
+        "LogExcerpt.text",
+        "Location.text",
+        "SourceFile.text",
+        "ProjectSource.text",
+        "RegistryEntry.text",
+        "LogLine.text",
+        "Rule.why",
+    ),
     *("OfferedFrame.text", "OfferedFrame.why", "SyncRecord.text"),
 }
 

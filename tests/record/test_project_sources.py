@@ -45,6 +45,14 @@ def test_the_workloads_folder_is_the_projects_wherever_it_lies(tmp_path: Path) -
     assert project_files("tests.record.sessions:Stepping").holds(sessions.__file__)
 
 
+def test_what_the_program_imported_comes_along_though_no_record_names_it() -> None:
+    project = project_files("tests.record.sessions:Stepping")
+
+    assert gather([], project).files == {}
+    assert sessions.__file__ in gather([], project, imported=True).files
+    assert torch.__file__ not in gather([], project, imported=True).files
+
+
 def test_every_named_project_file_comes_along_with_its_hash(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     program = written(tmp_path)

@@ -152,6 +152,20 @@ class Regression:
         return SETTING_OF[self.name[:2]]
 
     @property
+    def added(self) -> frozenset[tuple[str, int]]:
+        """File and number of each line that the patch brings."""
+        file, number, lines = "", 0, set()
+        for text in self.patch.read_text(encoding="utf-8").splitlines():
+            if text.startswith("+++ b/"):
+                file = text[6:]
+            elif text.startswith("@@ "):
+                number = int(text.split("+")[1].partition(",")[0])
+            elif not text.startswith("-"):
+                lines |= {(file, number)} if text.startswith("+") else set()
+                number += 1
+        return frozenset(lines)
+
+    @property
     def recording(self) -> Path:
         return self.patch.with_name("recording.tgz")
 

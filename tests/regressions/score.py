@@ -15,6 +15,7 @@ from kgprof.analysis import analyse
 from kgprof.compare import CompareSettings, compare
 from kgprof.model import Cause, Comparison, Finding, Profile, Skipped
 from kgprof.reading import recordings
+from kgprof.wording import relative
 from tests.regressions.planted import NO_CHANGE, Pair, Reading, Regression, Truth, regressions, unchanged
 
 
@@ -37,6 +38,13 @@ class Compared:
         """It calls the head worse, or tells of a finding that the base has not."""
         worse = any(metric.verdict == "worse" for run in self.comparison.runs for metric in run.metrics)
         return self.head.exit_code == 1 or worse or bool(self.new)
+
+    def points_into(self, regression: Regression) -> bool:
+        """The first cause's line is one that the patch brings."""
+        place = self.comparison.causes[0].place
+        return place is not None and (relative(place.file, self.head.environment.source_root), place.line) in (
+            regression.added
+        )
 
     def named(self, truth: Truth) -> int | None:
         """The place, from 1, of the first cause that is the truth or one of its second readings; None: none is."""
@@ -80,16 +88,20 @@ class Profiles:
             self._known[archive] = analyse(recordings.load(folder / "recording"))
         return self._known[archive]
 
-    def planted(self, regression: Regression) -> Compared:
-        return self._compared(regression.name, unchanged(regression.setting, 0), regression.recording)
+    def planted(self, regression: Regression, *patches: Path) -> Compared:
+        """``patches``: the difference of the two commits, as git would say it; none: what the Recordings hold."""
+        diff = "".join(patch.read_text(encoding="utf-8") for patch in patches)
+        return self._compared(regression.name, unchanged(regression.setting, 0), regression.recording, diff=diff)
 
     def no_change(self, pair: Pair) -> Compared:
         base, head = unchanged(*pair.base), unchanged(*pair.head)
         return self._compared(pair.name, base, head, allow_different_environment=pair.allow_different_environment)
 
-    def _compared(self, name: str, base: Path, head: Path, *, allow_different_environment: bool = False) -> Compared:
+    def _compared(
+        self, name: str, base: Path, head: Path, *, allow_different_environment: bool = False, diff: str = ""
+    ) -> Compared:
         settings = CompareSettings(allow_different_environment=allow_different_environment)
-        return Compared(name=name, head=compare(self.of(base), self.of(head), settings))
+        return Compared(name=name, head=compare(self.of(base), self.of(head), settings, diff=diff))
 
 
 def main() -> None:
@@ -97,11 +109,13 @@ def main() -> None:
         profiles = Profiles(Path(scratch))
         recorded = [each for each in regressions() if each.recording.is_file()]
         places = [_say(each, profiles.planted(each)) for each in recorded]
+        lines = sum(profiles.planted(each, each.patch).points_into(each) for each in recorded)
         pairs = [pair for pair in NO_CHANGE if all(unchanged(*side).is_file() for side in (pair.base, pair.head))]
         alarms = [_say_unchanged(profiles.no_change(pair)) for pair in pairs]
     first, among = sum(place == 1 for place in places), sum(place is not None for place in places)
     sys.stdout.write(
         f"\n{first} of {len(places)} named first, {among} named; {sum(alarms)} false alarms in {len(alarms)} pairs\n"
+        f"{lines} of {len(places)} with a line of the patch, given the difference of the commits\n"
     )
 
 

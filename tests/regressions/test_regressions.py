@@ -31,6 +31,33 @@ def test_the_right_cause_is_named_first(compared: Mapping[Regression, Compared])
     assert missed == []
 
 
+@pytest.mark.parametrize("regression", regressions(), ids=lambda regression: regression.name)
+def test_the_first_cause_has_a_line_of_the_patch(profiles: Profiles, regression: Regression) -> None:
+    """Given what git says changed between the two commits."""
+    cause = profiles.planted(regression, regression.patch).comparison.causes[0]
+
+    assert cause.changed is not None
+    assert (cause.changed.file, cause.changed.line) in regression.added
+
+
+def test_among_other_changes_no_wrong_line_is_named(profiles: Profiles) -> None:
+    """The commits also hold four changes that this Recording never ran."""
+    others = [other for other in regressions() if other.name[:2] in ("09", "11", "16", "17")]
+    lines = {}
+    for one in regressions():
+        pair = profiles.planted(one, *(other.patch for other in others if other != one), one.patch)
+        lines[one] = pair.comparison.causes[0].changed
+    named = {one: place for one, place in lines.items() if place is not None}
+
+    assert [one.name for one, place in named.items() if (place.file, place.line) not in one.added] == []
+    assert len(named) >= 16
+
+
+def test_without_the_commits_the_sources_say_what_changed(compared: Mapping[Regression, Compared]) -> None:
+    """These old Recordings hold the files that torch's records name, today's every module of the project."""
+    assert sum(pair.points_into(one) for one, pair in compared.items()) >= 10
+
+
 def test_a_comment_says_it_in_a_screen_before_anything_is_opened(compared: Mapping[Regression, Compared]) -> None:
     opened = {one.name: Markdown().render(pair.head).partition("<details>")[0] for one, pair in compared.items()}
 

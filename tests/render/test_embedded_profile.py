@@ -78,7 +78,10 @@ def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
         assert run.kernels.rows == whole.kernels.rows
         assert isinstance(run.kernels.timeline, Skipped)
         assert run.log == LogExcerpt(text="", left_out_bytes=12_345 + len(whole.log.text))
-    parts = "the logs, the timelines, the step times and memory curves, the CPU functions and the roofline"
+    parts = (
+        "the logs, the timelines, the step times and memory curves, the CPU functions, the roofline, the source files "
+        "and the graphs and their code"
+    )
     assert f"parts of the embedded Profile that kgprof compare does not need: {parts}" in text
 
 

@@ -183,10 +183,14 @@ def test_task_7_copy_a_finding(context: BrowserContext, pages: dict[str, Path]) 
     reader = Reader(context, pages["evaluator"])
 
     reader.click(reader.page.locator(".tiles").get_by_role("link", name="Findings"))
-    reader.click(reader.page.locator("#findings-list button.copy").first)
+    placed = reader.page.locator("#findings-list li:has(> .place > .where)").first
+    placed.evaluate("(item) => item.scrollIntoView({ block: 'center' })")
+    reader.click(placed.locator("button.copy"))
     reader.page.wait_for_function("window.copied")
 
-    assert reader.page.evaluate("window.copied").startswith("**Warning KGP")
+    copied = reader.page.evaluate("window.copied")
+    assert re.match(r"\*\*Warning\*\* `KGP\d+` ", copied)
+    assert re.search(r"`kgprof/workloads/linkpred/[\w/]+\.py:\d+` in `[\w.]+`", copied)
     assert reader.clicks == 2
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser
 
+from kgprof.render.html import Html
 from tests.examples import EXAMPLE
 from tests.render.in_a_browser import OPEN_ALL, visit
+from tests.render.page_states import annotated
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
@@ -235,10 +238,31 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, repo
 
     assert verdict.startswith("**linkpred kgprof: \N{CHECK MARK} OK.** fused.default is the fastest")
     assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
-    assert finding.startswith("**Warning KGP201 host-device-sync")
-    assert "part\\_0.py:10 step" in finding
+    assert finding.startswith("**Warning** `KGP201` ")
+    assert "`/src/part_0.py:10` in `step`" in finding or "part_0.py:10` in `step`" in finding
     assert "Fix:" in finding
     assert said == "Copied."
+
+
+def test_a_copied_finding_links_its_line_at_the_commit(browser: Browser, tmp_path: Path) -> None:
+    """The page knows the repository's address in CI only; elsewhere it names the commit."""
+    copied = {}
+    for name, source_url in (("ci", "https://example.org/shop/model"), ("here", "")):
+        report = tmp_path / f"{name}.html"
+        profile = annotated()
+        clean = msgspec.structs.replace(profile.environment, git_commit="0123456789abcdef", git_dirty=False)
+        shown = msgspec.structs.replace(profile, environment=clean)
+        report.write_text(Html(source_url=source_url).render(shown), encoding="utf-8")
+        with browser.new_context() as context:
+            context.add_init_script(COPIES.replace("REFUSES", "false"))
+            page = visit(context, report).page
+            page.locator("#findings-list button.copy").first.click()
+            page.wait_for_function("window.copied")
+            copied[name] = page.evaluate("window.copied")
+
+    line = "https://example.org/shop/model/blob/0123456789abcdef/src/step.py#L20"
+    assert f"[`src/step.py:20`]({line}), `line_20 = 20`" in copied["ci"]
+    assert "`src/step.py:20` at `0123456789`, `line_20 = 20`" in copied["here"]
 
 
 def test_what_the_clipboard_refuses_is_shown_to_be_copied_by_hand(browser: Browser, reports: dict[str, Path]) -> None:
@@ -248,7 +272,7 @@ def test_what_the_clipboard_refuses_is_shown_to_be_copied_by_hand(browser: Brows
         page.locator("#findings-list button.copy").first.click()
         page.locator("#by-hand[open]").wait_for(timeout=5000)
 
-        assert page.input_value("#markdown").startswith("**Warning KGP201")
+        assert page.input_value("#markdown").startswith("**Warning** `KGP201`")
         assert page.evaluate("getSelection().toString() || document.activeElement.id") != ""
         page.locator("#by-hand button.close").click()
         assert not page.locator("#by-hand").is_visible()
@@ -265,7 +289,8 @@ def test_copied_text_is_no_markup(browser: Browser, reports: dict[str, Path]) ->
 
     document = "\n\n".join(texts)
     found = [t for token in MarkdownIt("commonmark").enable("table").parse(document) for t in (token.children or [])]
-    assert {t.type for t in found} & {"link_open", "image", "code_inline"} == set()
+    assert {t.type for t in found} & {"link_open", "image"} == set()
+    assert all(set("<>@#&").isdisjoint(t.content) for t in found if t.type == "code_inline")
     assert {t.content for t in found if t.type == "html_inline"} <= {"<!-- -->"}
     assert "@someone" not in document
 
