@@ -110,7 +110,7 @@ def cli(ctx: click.Context) -> None:
     type=click.IntRange(min=1),
     default=DEFAULTS.evaluations,
     show_default=True,
-    help="Whole evaluations to time; those after the second run only while time allows.",
+    help="Whole evaluations to time; after two, more run only if those differ by over 3 % and time allows.",
 )
 @click.option(
     "--rounds",

@@ -104,9 +104,15 @@ def folder_name(workload: str) -> str:
 
 
 def make_plan(
-    options: m.Options, output: Path, scratch: Path, progress: Progress, redact: Callable[[str], str]
+    options: m.Options,
+    output: Path,
+    scratch: Path,
+    progress: Progress,
+    redact: Callable[[str], str],
+    *,
+    compiles: bool = False,
 ) -> tuple[m.Plan, m.Exit | None]:
-    """And how the child ended, where the workload could not be loaded."""
+    """And how the child ended, where the workload could not be loaded. ``compiles``: also what is planned as it is."""
     answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
@@ -114,6 +120,7 @@ def make_plan(
         parent_pid=os.getpid(),
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
+        compiles=compiles,
         flags=flags(os.environ),
     )
     caches = Caches(folder=scratch / "caches")
