@@ -212,7 +212,7 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
-        self._launchers, self._checkpoints = Launchers(), Checkpoints()
+        self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
