@@ -185,7 +185,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         from_this_call = sum(held.made_now.values())
         told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
         # A script has a new batch in each step, and one compiled block may be called for each layer of a model.
-        costs = bool(graph.cuda_graphs) or not tensors.of_script
+        costs = not tensors.of_script or bool(graph.cuda_graphs and held.made_before)
         if costs and tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
             moving.append((graph, tensor, held))
     for lines, passed in _by_line(tensors, moving):

@@ -539,7 +539,7 @@ class _Graph:
         outer = (
             above
             for above in upwards(frame)
-            if not above.f_code.co_filename.startswith((TORCH, __file__))
+            if not above.f_code.co_filename.startswith((f"{TORCH}/", __file__))
             and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
         return tuple(described(above) for above in islice(outer, STACK))

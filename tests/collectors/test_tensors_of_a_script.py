@@ -55,7 +55,7 @@ def test_what_a_cuda_graph_copies_or_loses_is_found_in_a_script_too() -> None:
     writes = a_written_argument().runs[0].memory
     (written,) = writes.tensors.graphs  # type: ignore[union-attr]
 
-    assert found(moving, script=True) == [("KGP401", Level.NOTE), ("KGP305", Level.NOTE)]
+    assert found(moving, script=True) == [("KGP305", Level.NOTE)]
     assert found(carried, script=True) == [("KGP401", Level.WARNING), ("KGP305", Level.NOTE)]
     assert found(recording(msgspec.structs.replace(written, cuda_graphs=True)), script=True) == [
         ("KGP404", Level.WARNING)
