@@ -86,7 +86,9 @@ def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(tmp_path: Path, mo
 def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given: a CPU that offers AVX-512 and AVX2, and a compiler that knows AVX2 only
     from torch._inductor import cpu_vec_isa
+    from torch._inductor.runtime import cache_dir_utils
 
+    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor"))
     narrow, wide = cpu_vec_isa.VecAVX2(), cpu_vec_isa.VecAVX512()
     monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
     monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [wide, narrow])
