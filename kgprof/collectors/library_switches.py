@@ -37,18 +37,16 @@ _BAR = "self.log(..., prog_bar=False)  # prog_bar=True reads the value in each s
 _SAME_GRAPH = "GCNConv(..., cached=True)  # if every step has the same graph; else T.GCNNorm() before the loop"
 _SELF_LOOPS = "GATConv(..., add_self_loops=False)  # after T.AddRemainingSelfLoops() on the data"
 _SIZE = "global_mean_pool(..., size=data.num_graphs)  # else the largest index in batch is read"
-_POOLING = (
-    "TopKPooling keeps nodes by their scores, so every shape is read: pool with global_mean_pool or dense_diff_pool"
-)
+_POOLING = "global_mean_pool(..., size=data.num_graphs)  # not TopKPooling, which reads how many nodes stay"
 _DECODING = (
     "model.generate(..., custom_generate=decode)  # your own loop: draws by argmax(probs / exponential noise) "
     "and looks for the end every N tokens"
 )
 _PADDING = "model.config.pad_token_id = None  # generation_config keeps its own; the check is of prompts without a mask"
-_PER_CALL = "model.generate(...) with more prompts per call: it reads this once per call"
+_PER_CALL = "model.generate(prompts)  # more of them per call: this is read once per call"
 _UNCHECKED = "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start"
 _HISTORY = "torch.optim.LBFGS(..., history_size=10)  # it reads twice per iteration and entry of its history"
-_LBFGS = "another optimizer, AdamW(..., fused=True): LBFGS decides on the CPU, and no argument changes that"
+_LBFGS = "torch.optim.AdamW(..., fused=True)  # in place of LBFGS, which decides on the CPU"
 _GENERATION, _POOLS = "generation/utils.py", "nn/pool/glob.py"
 READS = (
     Read("modeling_utils.py", "warn_if_padding_and_no_attention_mask", ("",), False, _PADDING),
