@@ -539,9 +539,10 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     assert kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.KERNELS))
     assert not kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.TRACE))
 
-    # the vector-ISA probe was timed once, by itself; nothing was left in the temporary folder
-    assert isinstance(recording.header.plan.vector_isa_probe_s, float)
-    assert recording.header.plan.vector_isa_works
+    # the plan makes no vector-ISA probe for runs that may not compile; nothing was left in the temporary folder
+    why = "a run's own process runs it when it first uses Inductor, so it is not timed"
+    assert recording.header.plan.vector_isa_probe_s == Skipped(reason=why)
+    assert not recording.header.plan.vector_isa_works
     assert not list((tmp_path / "tmp").glob("kgprof-*"))
 
     # progress is one plain line a phase

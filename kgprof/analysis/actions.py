@@ -37,7 +37,9 @@ def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[
     bounded.sort(
         key=lambda a: isinstance(a.saves, m.Saving) and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
     )
-    return (*bounded, *(action for action in found if isinstance(action.saves, m.Skipped)))[:MOST]
+    in_order = [*bounded, *(action for action in found if isinstance(action.saves, m.Skipped))]
+    fixes = [action.fix for action in in_order]  # one that mends several places is named once, at the first of them
+    return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[:MOST]
 
 
 def _found(

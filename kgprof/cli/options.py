@@ -393,7 +393,7 @@ evaluations_option = click.option(
     type=click.IntRange(min=1),
     default=DEFAULTS.evaluations,
     show_default=True,
-    help="Whole evaluations to time; those after the second run only while time allows.",
+    help="Whole evaluations to time; after two, more run only if those differ by over 3 % and time allows.",
 )
 # What `kgprof compare --record` takes beside its own.
 recorded_options = in_order(step_options, passes_option, evaluations_option, seed_option, timeout_option, quiet_option)

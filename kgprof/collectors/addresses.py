@@ -186,7 +186,9 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
     for graph, tensor, held in _inputs(tensors):
         from_this_call = sum(held.made_now.values())
         told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
-        if tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
+        # A script has a new batch in each step, and one compiled block may be called for each layer of a model.
+        costs = not tensors.of_script or bool(graph.cuda_graphs and held.made_before)
+        if costs and tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
             moving.append((graph, tensor, held))
     for lines, passed in _by_line(tensors, moving):
         yield AddressChange(
@@ -196,7 +198,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
             watched=max(held.watched for _, _, held in passed),
             carried=_once(maker for _, _, held in passed for maker in held.made_before),
             declared=any((graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed),
-            cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed),
+            cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed) and not tensors.of_script,
         )
 
 

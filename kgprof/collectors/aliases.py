@@ -187,7 +187,11 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
             shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
         # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA graph.
-        serious = (place is not None and is_written(graph, place)) or bool(graph.cuda_graphs and not graph.backward)
+        in_library = tensors.of_script and not tensors.source.project.holds(graph.file)  # which knows its own caches
+        written = place is not None and is_written(graph, place) and not in_library
+        serious = written or bool(graph.cuda_graphs and not graph.backward)
+        if in_library and not serious:
+            continue
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
     for overlap in graph.overlaps:  # two views of one input are told by that input

@@ -45,7 +45,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
     launched: m.Launched | None = None  # by a script without a step
-    scripts: tuple[m.Launched, ...] = ()  # other Python scripts that a script without a step started
+    beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -76,8 +76,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
         timed, script = None if not_asked else has_time, run.script
         launched = None if script is None else script.work_is_in
-        scripts = () if script is None or script.step else tuple(s for s in script.launched if s.by == m.PYTHON)
-        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched, scripts=scripts)
+        beside = () if script is None or script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
+        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched, beside=beside)
         events.append(event)
     return tuple(events)
 
@@ -100,17 +100,26 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return tuple(_finding(m.Level.WARNING, run, message, "not-compiled") for run, message in each)
     if any(event.compilations != 0 for event in events):
         return ()
-    if only := next((event for event in events if event.scripts), None):
-        first, more = only.scripts[0].command, len(only.scripts) - 1
-        others = f" and {plural(more, 'other script')}" if more else ""
-        what = (
-            "nothing was compiled here, and the script has no steps of its own. It starts Python scripts, which kgprof"
-        )
-        found = _finding(m.Level.NOTE, only.run, f"{what} does not see. Run {first}{others}", "as-it-stands")
-        return (msgspec.structs.replace(found, fix=first),)
+    if only := next((event for event in events if event.beside), None):
+        return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
     return (_finding(m.Level.NOTE, None, message, "as-it-stands"),)
+
+
+def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:
+    """The first script or module, which kgprof can run, else the function in which it can be called."""
+    first = next((one for one in beside if one.by == m.PYTHON), beside[0])
+    what = "nothing was compiled here, and the script has no steps of its own. It starts"
+    if first.by == m.PYTHON:
+        more = sum(one.by == m.PYTHON for one in beside) - 1
+        others = f" and {plural(more, 'other script')}" if more else ""
+        what += f" Python scripts, which kgprof does not see. Run {first.command}{others}"
+    else:
+        where = first.function or "the functions of a pool"
+        what += f" {where} with multiprocessing, which kgprof does not see. Watch the function of one step there"
+        what += f" ({first.command}), print what it returned at the end, and run the script with python"
+    return msgspec.structs.replace(_finding(m.Level.NOTE, run, what, "as-it-stands"), fix=first.command)
 
 
 def _finding(level: m.Level, run: m.RunKey | None, message: str, identity: str) -> m.Finding:

@@ -1,6 +1,7 @@
 """The argument of a library that mends a finding whose cause lies in it, in place of code that its user cannot change.
 
-As the source of transformers 5.23 and pytorch-lightning 2.6 has them; a test holds them against what is installed.
+As the source of transformers 5.23, pytorch-lightning 2.6, PyG 2.8 and torch 2.13 has them; a test holds them against
+what is installed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import input_pipeline, matmul_precision, optimizer_steps
+from kgprof.collectors import input_pipeline, matmul_precision, optimizer_steps, syncs
 from kgprof.reading.evidence import Evidence
 
 HUGGING_FACE, LIGHTNING = "transformers", "lightning"
@@ -34,7 +35,46 @@ class Read(NamedTuple):
 _LOGS, _LOGGER = "_maybe_log_save_evaluate", "logger_connector/logger_connector.py"
 _BAR = "self.log(..., prog_bar=False)  # prog_bar=True reads the value in each step, with and without a bar"
 _SAME_GRAPH = "GCNConv(..., cached=True)  # if every step has the same graph; else T.GCNNorm() before the loop"
+_SELF_LOOPS = "GATConv(..., add_self_loops=False)  # after T.AddRemainingSelfLoops() on the data"
+_SIZE = "global_mean_pool(..., size=data.num_graphs)  # else the largest index in batch is read"
+_POOLING = "global_mean_pool(..., size=data.num_graphs)  # not TopKPooling, which reads how many nodes stay"
+_DECODING = (
+    "model.generate(..., custom_generate=decode)  # your own loop: draws by argmax(probs / exponential noise) "
+    "and looks for the end every N tokens"
+)
+_PADDING = "model.config.pad_token_id = None  # generation_config keeps its own; the check is of prompts without a mask"
+_PER_CALL = "model.generate(prompts)  # more of them per call: this is read once per call"
+_UNCHECKED = "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start"
+_HISTORY = "torch.optim.LBFGS(..., history_size=10)  # it reads twice per iteration and entry of its history"
+_LBFGS = "torch.optim.AdamW(..., fused=True)  # in place of LBFGS, which decides on the CPU"
+_GENERATION, _POOLS = "generation/utils.py", "nn/pool/glob.py"
 READS = (
+    Read("modeling_utils.py", "warn_if_padding_and_no_attention_mask", ("",), False, _PADDING),
+    *(Read(_GENERATION, name, ("",), False, _DECODING) for name in ("_sample", "_beam_search")),
+    Read(_GENERATION, "__call__", ("unfinished_sequences",), False, _DECODING),
+    *(
+        Read(_GENERATION, name, ("",), False, _PER_CALL)
+        for name in ("generate", "_prepare_special_tokens", "_get_logits_processor")
+    ),
+    *(
+        Read(f"nn/conv/{name}.py", "forward", ("",), True, _SELF_LOOPS.replace("GATConv", convolution))
+        for name, convolution in (("gat_conv", "GATConv"), ("gatv2_conv", "GATv2Conv"))
+    ),
+    *(
+        Read(_POOLS, name, ("",), True, _SIZE.replace("global_mean_pool", name))
+        for name in ("global_add_pool", "global_mean_pool", "global_max_pool")
+    ),
+    *(
+        Read(f"nn/pool/{name}.py", "forward", ("",), True, _POOLING.replace("TopKPooling", pooling))
+        for name, pooling in (("topk_pool", "TopKPooling"), ("sag_pool", "SAGPooling"))
+    ),
+    *(
+        Read("distributions/distribution.py", name, ("",), False, _UNCHECKED)
+        for name in ("__init__", "_validate_sample")
+    ),
+    Read("distributions/categorical.py", "sample", ("",), False, f"{syncs.DRAWN}, for sample()"),
+    Read("optim/lbfgs.py", "step", ("al[i]",), False, _HISTORY),
+    Read("optim/lbfgs.py", "step", ("",), False, _LBFGS),
     Read(
         "trainer.py", "_run_epoch", ("isnan(", "isinf("), False, "TrainingArguments(..., logging_nan_inf_filter=False)"
     ),
@@ -43,7 +83,15 @@ READS = (
     Read("nn/conv/gcn_conv.py", "gcn_norm", ("",), True, _SAME_GRAPH),
     Read(_LOGGER, "log_metrics", ("",), True, "Trainer(..., log_every_n_steps=...)  # more than now"),
 )
-_WITH_READS = (HUGGING_FACE, LIGHTNING, "pytorch_lightning", "pytorch-lightning", "torch_geometric", "torch-geometric")
+_WITH_READS = (
+    HUGGING_FACE,
+    LIGHTNING,
+    "pytorch_lightning",
+    "pytorch-lightning",
+    "torch_geometric",
+    "torch-geometric",
+    "torch",
+)
 OF_TRAINERS = {
     (HUGGING_FACE, matmul_precision.FLOAT32_ON_CUDA_CORES.id): "TrainingArguments(..., tf32=True)",
     (HUGGING_FACE, matmul_precision.NO_AUTOCAST.id): "TrainingArguments(..., bf16=True)",

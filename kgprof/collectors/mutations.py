@@ -86,6 +86,8 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
             giver, given = tensors.giver(graph, name)
             argument = tensors.is_argument(giver, name) or name.startswith(m.INCOMING)
             kind = FIXED if (given or tensor).static else ARGUMENT if argument else CAPTURED
+            if tensors.of_script and (kind == FIXED or not graph.cuda_graphs):
+                continue  # running statistics and caches of a library: nothing is lost by it
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
                 if write.input == index:

@@ -127,6 +127,10 @@ SAID = {
 }
 
 
+# torch.multinomial checks its input on the CPU; gpt-fast draws like this.
+DRAWN = "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, keepdim=True)  # draws without a sync"
+
+
 class Sync(m.Model, frozen=True, kw_only=True):
     """One line of one run that reads or waits, in steady state."""
 
@@ -146,6 +150,7 @@ class Sync(m.Model, frozen=True, kw_only=True):
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     identity: str  # the same in another checkout and after an edit above the line
+    called: str = ""  # at the innermost line, where it reads inside: "multinomial"
 
 
 # ---------------------------------------------------------------- from records to events
@@ -214,6 +219,7 @@ def _of_run(
             library=library,
             chain=chain[:0:-1],
             expression=first.expression,
+            called=called_function(_doing(first)[1]) if cause == INSIDE else "",
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *_identity_of(library))),
@@ -398,6 +404,8 @@ def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     what, often = SAID.get(event.cause, "reading a value"), _often(event)
+    if event.called:
+        what = f"a value read inside {event.called}()"
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} forces a GPU sync{where}, {often}"
@@ -426,6 +434,7 @@ def _finding(event: Sync) -> m.Finding:
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
         library=event.library,
+        fix=DRAWN if event.called == "multinomial" and event.library is None else "",
         reads=m.Reads(
             operator=event.operator,
             events=event.events,

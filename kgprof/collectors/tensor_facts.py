@@ -17,6 +17,7 @@ from kgprof.reading.structured_trace import compile_id
 MAX_WORK = 100_000  # of numpy's exact test, which is exponential at worst; beyond it the answer is "unknown"
 MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
 
+STACK = "___stack"  # Dynamo's names of what a graph break left on Python's stack
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
 _MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
@@ -40,6 +41,11 @@ class RunTensors:
     @property
     def source(self) -> SourceText:
         return self.run.source
+
+    @property
+    def of_script(self) -> bool:
+        """Where nobody said which tensors persist, and a step may be a call of one block of a model."""
+        return self.run.record.script is not None
 
     @property
     def graphs(self) -> tuple[m.WatchedGraph, ...]:
@@ -81,7 +87,10 @@ class RunTensors:
         return found or (() if definition is None else (definition,))
 
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
-        """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments."""
+        """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments, and
+        what lay on Python's stack."""
+        if (on_stack := _LOCAL.match(name)) is not None and on_stack[1].startswith(STACK):
+            return False
         local = _LOCAL.fullmatch(name)
         if local is None or not is_resumed(graph.function):
             return True

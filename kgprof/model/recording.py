@@ -114,15 +114,18 @@ class Checkpoint(Model, frozen=True, kw_only=True):
 
 
 SPAWN = "torch.multiprocessing.spawn"
-PYTHON = "python"  # a launch of another script
+PYTHON = "python"  # a launch of another script or module
+MULTIPROCESSING = "multiprocessing"  # a function of the program's own, in a process or in a pool's
+BESIDE = (PYTHON, MULTIPROCESSING)  # these may do the work, or only prepare it
 
 
 class Launched(Model, frozen=True, kw_only=True):
     """Processes that a script started to do its work, which kgprof does not follow."""
 
-    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, PYTHON
+    by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, PYTHON, MULTIPROCESSING
     processes: int | None = None
-    command: str  # the same, with kgprof in each of them
+    command: str  # the same, with kgprof in each of them; of MULTIPROCESSING the line to add in its function
+    function: str = ""  # of MULTIPROCESSING: "train (train.py:12)"; empty for a pool, whose functions are not known
 
 
 class ScriptRun(Model, frozen=True, kw_only=True):
@@ -143,8 +146,8 @@ class ScriptRun(Model, frozen=True, kw_only=True):
 
     @property
     def work_is_in(self) -> Launched | None:
-        """The launcher whose processes do the work; another script that is run may only prepare it."""
-        return None if self.steps else next((one for one in self.launched if one.by != PYTHON), None)
+        """The launcher whose processes do the work."""
+        return None if self.steps else next((one for one in self.launched if one.by not in BESIDE), None)
 
 
 class RunRecord(Model, frozen=True, kw_only=True):

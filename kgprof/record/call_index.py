@@ -24,11 +24,17 @@ class CallIndex:
     @contextmanager
     def call(self) -> Iterator[None]:
         """Around one call: what is seen inside has its number."""
+        self.begin()
+        yield
+        self.end()  # not after a call that raised
+
+    def begin(self) -> None:
         self.current += 1
         for watcher in self.watchers:
             watcher.call_begins()
-        yield
-        for watcher in self.watchers:  # not after a call that raised
+
+    def end(self) -> None:
+        for watcher in self.watchers:
             watcher.call_ended()
 
     def counted(self, session_step: Callable[[], object]) -> Callable[[], object]:

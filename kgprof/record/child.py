@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -146,12 +146,16 @@ def refuse_the_other_side(checkout: Checkout | None) -> None:
 
 def measure(job: Job, events: Events) -> None:
     """Child A: every pass on the same compiled code, the instruments one after the other."""
+    from kgprof.record.environment import ProbeWhenAsked
     from kgprof.workloads.backend import in_place_of_inductor
 
     for declared in m.PASSES.values():  # so that nothing is imported between two passes
         importlib.import_module(f"kgprof.record.{declared.module}")
-    with in_place_of_inductor(job.options.backend):
+    probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
+    on_cpu = job.plan is not None and job.plan.device == "cpu"
+    with in_place_of_inductor(job.options.backend), probe if on_cpu else nullcontext():
         run = Run(job, events.phase)
+        run.isa_probe_s = lambda: probe.took_s
         for name, declared in m.PASSES.items():
             # COMPILE always: what the others measure is the code that it compiles.
             if not declared.in_probe and (name is m.PassName.COMPILE or run.wants(name)):
@@ -211,7 +215,8 @@ def probe(job: Job, events: Events) -> None:
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
-    with in_place_of_inductor(job.options.backend), provenance:
+    compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
+    with in_place_of_inductor(job.options.backend), provenance if compiles else nullcontext():
         run = Run(job, events.phase)
         if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
             for _ in range(run.options.steps):

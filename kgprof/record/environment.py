@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,9 +133,10 @@ def cpp_compiler() -> str | m.Skipped:
 def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
     """Seconds that Inductor's vector-ISA probe takes with ``cache`` as its (fresh) cache, and whether to skip it later.
 
-    The probe compiles and loads one or two files for every instruction set that the CPU has. With
-    ``TORCHINDUCTOR_VEC_ISA_OK=1`` torch takes them all for working without a try, and picks the widest. That gives the
-    same pick only if every one of them did work here, so only then may the children be told so.
+    The probe compiles and loads one or two files for every instruction set that the CPU has: 8 s of CPU time, which the
+    files of an earlier probe save (``_kept``). With ``TORCHINDUCTOR_VEC_ISA_OK=1`` torch takes them all for working
+    without a try, and picks the widest. That gives the same pick only if every one of them did work here, so only then
+    may the children be told so.
     """
     if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
         value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
@@ -143,11 +146,23 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
 
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
             return m.Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
-        began = time.perf_counter()
+        kept = _kept()
+        if kept is not None:
+            shutil.copytree(kept, cache, dirs_exist_ok=True)
+        before, began = _libraries(cache), time.perf_counter()
         with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):  # asked for each file's place
             picked = cpu_vec_isa.pick_vec_isa()
             working = cpu_vec_isa.valid_vec_isa_list()
-        elapsed_s = time.perf_counter() - began
+        elapsed_s: float | m.Skipped = time.perf_counter() - began
+        if before and before == _libraries(cache):
+            elapsed_s = m.Skipped(reason=f"an earlier run of kgprof compiled its files, kept in {kept}")
+        elif kept is not None:
+            for file in (file for file in cache.rglob("*") if file.is_file()):
+                there = kept / file.relative_to(cache)
+                there.parent.mkdir(parents=True, exist_ok=True)
+                half = there.with_name(f"{there.name}.{os.getpid()}")  # another kgprof may be reading
+                shutil.copy2(file, half)
+                half.replace(there)
         offered = [
             isa
             for isa in cpu_vec_isa.supported_vec_isa_list
@@ -159,15 +174,37 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)
 
 
+def _libraries(cache: Path) -> set[Path]:
+    return set(cache.rglob("*.so"))
+
+
+def _kept() -> Path | None:
+    """The folder for the probe's files between runs: beside torch's precompiled headers, which are kept likewise. Torch
+    names its files by the compiler, its flags and torch itself, so a folder never answers for another machine.
+
+    None where it cannot be written, or is somebody else's: what lies in it is loaded.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    kept = Path(default_cache_dir()) / "kgprof_vector_isa"
+    try:
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return kept if kept.stat().st_uid == os.getuid() and os.access(kept, os.W_OK) else None
+    except OSError:
+        return None
+
+
 class ProbeWhenAsked(Source):
-    """Makes the probe when a program first asks torch.compile for Inductor: not in the seconds of a compilation, and
-    not at all for a program that compiles nothing. A rerun on the same caches is told how it went by a file in them."""
+    """Makes the probe when a program or a function first asks torch.compile for Inductor: not in the seconds of a
+    compilation, and not at all where nothing is compiled. A later process on the same caches is told how it went by a
+    file in them."""
 
     name = "vector-ISA probe"
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._probed = False
+        self.took_s = 0.0  # so far: whoever times what asks for Inductor takes it off
 
     def listen(self, undo: ExitStack) -> None:
         wrapper: Any = getattr(torch, "_TorchCompileInductorWrapper", None)
@@ -178,9 +215,13 @@ class ProbeWhenAsked(Source):
 
         def asked(this: Any, *args: Any, **settings: Any) -> None:
             if not self._probed:
-                self._probed = True
-                if probe_vector_isa(self._cache)[1]:
+                self._probed, began = True, time.perf_counter()
+                with tempfile.TemporaryDirectory() as files:  # which are no part of what the program compiles
+                    works = probe_vector_isa(Path(files))[1]
+                if works:
+                    self._cache.mkdir(parents=True, exist_ok=True)
                     (self._cache / VECTOR_ISA_WORKS).touch()
+                self.took_s = time.perf_counter() - began
             original(this, *args, **settings)
 
         replace(wrapper, "__init__", asked, undo)

@@ -19,7 +19,9 @@ PREFIXES = (
     "KGPROF_",
 )
 NAMES = ("CXX", "CC", "LD_PRELOAD", "PYTHONHASHSEED")
+READ_EACH_TIME = ("PYTORCH_NVML_BASED_CUDA_CHECK",)  # by torch.cuda.is_available(); Lightning sets it around its calls
 
 
 def flags(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in sorted(environment.items()) if k.startswith(PREFIXES) or k in NAMES}
+    chosen = {name for name in environment if name.startswith(PREFIXES) or name in NAMES}
+    return {name: environment[name] for name in sorted(chosen - {*READ_EACH_TIME})}

@@ -60,6 +60,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     code_cached: bool = False  # PROBE: the caches hold the machine code that MEASURE compiled
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
+    compiles: bool = False  # PLAN: what is planned as it is will run in compiled modes too
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
 
     checkout: Checkout | None = None  # None: the child runs where kgprof was started

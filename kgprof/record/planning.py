@@ -46,8 +46,11 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         why = "no C++ compiler"
     elif programs.is_program(job.options.workload):
         why = "the program's own process runs it when it first uses Inductor, so it is not timed"
-    else:  # every mode but eager may reach Inductor: a workload ``as-is`` may compile something of its own
-        why = "nothing is compiled in mode eager" if all(run.mode == m.EAGER for run in runs) else ""
+    elif all(run.mode == m.EAGER for run in runs):
+        why = "nothing is compiled in mode eager"
+    else:
+        asked = job.compiles or any(run.mode in m.COMPILED_MODES for run in runs)
+        why = "" if asked else "a run's own process runs it when it first uses Inductor, so it is not timed"
     probe = m.Skipped(reason=why), False
     probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
     return msgspec.structs.replace(

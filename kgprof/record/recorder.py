@@ -110,8 +110,10 @@ def make_plan(
     progress: Progress,
     redact: Callable[[str], str],
     checkout: Checkout | None = None,
+    *,
+    compiles: bool = False,
 ) -> tuple[m.Plan, m.Exit | None]:
-    """And how the child ended, where the workload could not be loaded."""
+    """And how the child ended, where the workload could not be loaded. ``compiles``: also what is planned as it is."""
     answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
@@ -119,6 +121,7 @@ def make_plan(
         parent_pid=os.getpid(),
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
+        compiles=compiles,
         flags=flags(os.environ),
         checkout=checkout,
     )

@@ -54,6 +54,7 @@ class Run(Place):
             workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
             self.session = workload.prepare(self.key, self.device)
         self.evaluates = isinstance(self.session, EvaluationSession)
+        self.isa_probe_s: Callable[[], float] = lambda: 0.0  # what Inductor's probe of the CPU has taken so far
 
     def wants(self, name: m.PassName) -> bool:
         """Otherwise the Recording says that nobody asked for it."""

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 import traceback
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -42,12 +43,13 @@ from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.launchers import Launchers
-from kgprof.record.memory import files_of_reads
+from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
 from kgprof.record.source import replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
+from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.wording import plural
@@ -58,6 +60,7 @@ from kgprof.workloads.programs import Program
 WRITTEN_EVERY_S = 0.5  # at most, at the next mark; a write that takes long is made rarer
 WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
+TENSORS_BEFORE = 2  # steps after warm-up in which tensors are looked at, before the traced ones
 RANK = "RANK"  # torchrun's
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
 os.umask(UMASK)
@@ -209,10 +212,13 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
         self._compile = CompileSources(self._steps, self._project)
-        self._launchers, self._checkpoints = Launchers(), Checkpoints()
+        self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
+        self._calls, self._call_marks = CallIndex(), array("q")  # and the label of the mark that began each
+        self._tensors = TensorProbe(self._calls, watches=self._watches_tensors)
+        self._tensors_watched = 0
         self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)
@@ -230,7 +236,7 @@ class Capture:
 
     def begin(self) -> None:
         asked = {
-            m.PassName.MEMORY: (self._syncs, self._graphs),
+            m.PassName.MEMORY: (self._syncs, self._graphs, self._tensors),
             m.PassName.TRACE: (self._provenance, self._window),
         }
         others = (source for name, some in asked.items() if name in self._options.passes for source in some)
@@ -266,8 +272,24 @@ class Capture:
             self.end(why)
             return
         self._window.marked(kind)
+        if kind is self._steps.chosen:
+            if self._call_marks:
+                self._calls.end()
+            self._call_marks.append(self._steps.current)
+            self._calls.begin()
         if now - self._written > self._pause_s:
             self.write_now()
+
+    def _watches_tensors(self, call: int) -> bool:
+        """A look costs up to a millisecond a graph, so that none falls into a traced step, and at most TENSORS_BEFORE
+        into the steps whose median the traced ones are set against; behind those as in any workload."""
+        if self._window.result is None:
+            after_warm_up = self._steps.ended(self._steps.chosen) - self._options.warmup
+            watches = self._window.opened_at is None and after_warm_up < TENSORS_BEFORE
+        else:
+            watches = self._tensors_watched < WATCHED_CALLS or call % SAMPLE == 0
+        self._tensors_watched += watches
+        return watches
 
     def _enough(self, now: float) -> str:
         """Why the recording stops here; empty where it goes on."""
@@ -351,18 +373,19 @@ class Capture:
         steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
         graphs = self._graphs.records()
         named = (frame.file for graph in graphs for frame in (*graph.frames, *(one.at for one in graph.wrong)))
+        tensors = self._tensors.renumbered(lambda call: number(self._call_marks[call]) if call >= 0 else number(call))
         return m.MemoryPass(
             step_us=step_us,
             steady_from=steady_from,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
-            sources=project_sources.of_files([*files_of_reads(syncs), *named], self._project),
+            sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
                 msgspec.structs.replace(one, captured_in=number(one.captured_in), replays=_summed(one.replays, number))
                 for one in graphs
             ),
-            tensors=m.Skipped(reason="scripts are not compiled under the probes, which change what is compiled"),
+            tensors=tensors,
             peaks=m.Skipped(reason="not measured in a script, whose single run includes compilation and the profiler"),
-            capture_unavailable=unavailable((self._syncs,)),
+            capture_unavailable=unavailable((self._syncs, self._tensors)),
         )
 
     def _write_script(

@@ -127,7 +127,7 @@ class Session:
         asked = self._options
         if grid.backends and m.INDUCTOR not in grid.backends:  # its probe of the CPU takes longer than all the rest
             asked = msgspec.structs.replace(asked, backend=grid.backends[0])
-        plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact)
+        plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact, compiles=True)
         if dead is not None:
             raise WorkloadError(
                 f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")

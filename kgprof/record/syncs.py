@@ -57,7 +57,8 @@ ON_A_CPU = ("cpu", "numpy", "tolist", "to")  # methods of a tensor that dispatch
 PLACES = 4096
 STACK = 8  # frames of the project above a read
 EXPRESSION = 200  # characters
-TORCH = str(Path(torch.__file__).parent)
+TORCH = tensor_places.TORCH
+IN_TORCH = tensor_places.IN_TORCH
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
@@ -229,7 +230,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
     """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to begin and end a
     profile that kgprof asked for."""
     files = tuple(frame.f_code.co_filename for frame in above)
-    by_torch = tuple(takewhile(lambda file: file.startswith(TORCH), files))
+    by_torch = tuple(takewhile(lambda file: file.startswith(IN_TORCH), files))
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not in_graph:
         return True
@@ -242,7 +243,7 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
     found: list[FrameType] = []
     for frame in takewhile(lambda frame: frame is not project, above):
         file = frame.f_code.co_filename
-        own = file.startswith(TORCH) or (file.startswith(STANDARD) and "-packages" not in file)
+        own = file.startswith(IN_TORCH) or (file.startswith(STANDARD) and "-packages" not in file)
         if not file.startswith(("<", RECORD, *PLUMBING)) and not (found and own):
             found.append(frame)
     return tuple(found[:CHAIN])

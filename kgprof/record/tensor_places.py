@@ -39,6 +39,7 @@ from kgprof.record.source import replace
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 
 TORCH = str(Path(torch.__file__).parent)
+IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
 # A hook and the line that calls.
 BETWEEN = (str(Path(__file__).parent), *(f"{TORCH}/{part}" for part in ("_dynamo", "_ops.py", "_compile.py")))
 LOADERS = f"{TORCH}/utils/data"
@@ -274,7 +275,7 @@ class TensorPlaces:
             other = _variable(node.value.id, frame)
             if isinstance(other, torch.Tensor):
                 return self.of(other)
-        if frame is not None and not frame.f_code.co_filename.startswith(TORCH):
+        if frame is not None and not frame.f_code.co_filename.startswith(IN_TORCH):
             self.names_a_device = True
         return DEVICE
 
@@ -315,7 +316,7 @@ def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
     """Who called the operator or the method; beyond torch's own functions, where it is asked for."""
     for frame in upwards(sys._getframe(2)):
         file = frame.f_code.co_filename
-        if not file.startswith(BETWEEN) and not (outside_of_torch and file.startswith(TORCH)):
+        if not file.startswith(BETWEEN) and not (outside_of_torch and file.startswith(IN_TORCH)):
             return frame
     return None
 

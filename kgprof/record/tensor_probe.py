@@ -16,6 +16,8 @@ Not seen: compiled autograd, double backward, and who keeps a gradient.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import inspect
 import sys
 import threading
@@ -69,9 +71,19 @@ class TensorProbe(InstalledGraphs):
 
     needs = (FINISH, COMPILE, INSTALL)
 
-    def __init__(self, calls: CallIndex, buffers: Buffers | None = None) -> None:
+    def __init__(
+        self,
+        calls: CallIndex,
+        buffers: Buffers | None = None,
+        *,
+        watches: Callable[[int], bool] = lambda call: call < WATCHED_CALLS or call % SAMPLE == 0,
+    ) -> None:
+        """``watches``: which calls of the workload are looked at; in the others a graph's layer does nothing."""
         super().__init__()
         self._calls = calls
+        self._watches = watches
+        self._watching = True
+        self._skip_code: Callable[..., None] = lambda code: None
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
@@ -95,8 +107,29 @@ class TensorProbe(InstalledGraphs):
             backwards=tuple(graph.record() for graph in self._run_backwards),
         )
 
+    def renumbered(self, number: Callable[[int], int]) -> m.TensorRecords:
+        """The records, with each call made the number of its step; what was before the first is left out."""
+
+        def steps(calls: Iterable[int]) -> tuple[int, ...]:
+            return tuple(sorted({step for call in calls if (step := number(call)) >= 0}))
+
+        def renumbered(graph: m.WatchedGraph) -> m.WatchedGraph:
+            held = [[replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in i.held] for i in graph.inputs]
+            return replaced(
+                graph,
+                inputs=tuple(replaced(i, held=tuple(h)) for i, h in zip(graph.inputs, held, strict=True)),
+                overlaps=tuple(replaced(one, first_call=number(one.first_call)) for one in graph.overlaps),
+                held_outputs=tuple(replaced(one, calls=steps(one.calls)) for one in graph.held_outputs),
+            )
+
+        found = self.records()
+        both = (tuple(map(renumbered, graphs)) for graphs in (found.graphs, found.backwards))
+        return replaced(found, **dict(zip(("graphs", "backwards"), both, strict=True)))
+
     def listen(self, undo: ExitStack) -> None:
         undo.callback(self._forget)
+        with contextlib.suppress(ImportError):  # without it the layer is taken for the program's code and compiled
+            self._skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
@@ -113,22 +146,19 @@ class TensorProbe(InstalledGraphs):
 
     def call_begins(self) -> None:
         self._marks_before = _marks_left()
-        if self._watches(self._calls.current):
+        self._watching = self._watches(self._calls.current)
+        if self._watching:
             self._watched_calls += 1
             self._buffers.before()
 
     def call_ended(self) -> None:
         self._steps_marked += max(0, self._marks_before - _marks_left())
         call = self._calls.current
-        if self._watches(call):
+        if self._watching:
             self._buffers.after()
         for graph in self._graphs:
             graph.call_ended(call)
         self._made.prune(call)
-
-    @staticmethod
-    def _watches(call: int) -> bool:
-        return call < WATCHED_CALLS or call % SAMPLE == 0
 
     # ------------------------------------------------------------ when a graph is compiled
 
@@ -159,7 +189,7 @@ class TensorProbe(InstalledGraphs):
 
         def watched(*args: Any) -> Any:
             call = calls.current
-            if not self._watches(call) or not graph.takes(call):
+            if not graph.takes(call):
                 graph.unwatched += 1
                 return compiled(*args)
             before = graph.before(call, args)
@@ -170,7 +200,16 @@ class TensorProbe(InstalledGraphs):
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
-        return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
+        watching = torch._dynamo.disable(watched)  # type: ignore[no-untyped-call]
+
+        def passed(*args: Any) -> Any:
+            if self._watching:
+                return watching(*args)
+            graph.unwatched += 1
+            return compiled(*args)
+
+        self._skip_code(passed.__code__)
+        return passed
 
     def _watch_backwards(self, undo: ExitStack) -> None:
         from torch._functorch._aot_autograd import runtime_wrappers
@@ -191,7 +230,7 @@ class TensorProbe(InstalledGraphs):
                 graph = self._backwards[type(node)] = graph.of_backward(args, getattr(type(node), "_forward_cls", None))
                 self._run_backwards.append(graph)
             call = calls.current
-            if not self._watches(call) or not graph.takes(call):
+            if not self._watching or not graph.takes(call):
                 graph.unwatched += 1
                 return original(compiled, args, *rest, **named)
             here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
@@ -500,7 +539,7 @@ class _Graph:
         outer = (
             above
             for above in upwards(frame)
-            if not above.f_code.co_filename.startswith((TORCH, __file__))
+            if not above.f_code.co_filename.startswith((f"{TORCH}/", __file__))
             and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
         return tuple(described(above) for above in islice(outer, STACK))

@@ -29,6 +29,7 @@ from kgprof.workloads.protocol import EvaluationSession, Session
 # A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
 # evaluation is there for the spread, which one alone has not: it may take TIMING up to half of --timeout.
 TIMING_BUDGET_S = 20.0
+AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 %
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
 
@@ -164,7 +165,8 @@ def _timed(
     second_s: float = 0.0,
 ) -> m.TimingPass:
     """``run`` so many times. The first one always runs; another one when, as long as the longest so far, it would end
-    within the budget, which for the second one is ``second_s`` where that is more."""
+    within the budget, which for the second one is ``second_s`` where that is more. It is given for evaluations: two of
+    them that agree have the spread that a third is for."""
     clock, machine = clock_for(device), MachineClock(device)
     clock.prepare(AHEAD)
     steps: list[tuple[float, ...]] = []
@@ -174,6 +176,9 @@ def _timed(
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
         if walls and sum(walls) + max(walls) > budget_s:
             early = f"{len(walls)} of {wanted} {what}: another would have exceeded TIMING's limit of {budget_s:.0f} s"
+            break
+        if second_s and len(walls) == AGREEING and max(walls) <= AGREE * min(walls):
+            early = f"{len(walls)} of {wanted} {what}: they took the same time within {100 * (AGREE - 1):.0f} %"
             break
         machine.sample()
         before()

@@ -10,8 +10,9 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.model import Action, Profile, Recording, Saving, Skipped
+from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
-from tests.collectors import written, written_gpu_time
+from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written_device import launched_in, steps, traced
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
@@ -69,6 +70,18 @@ def test_without_a_bound_the_reports_order_stands_and_three_are_enough() -> None
 
     assert found[0] == ("KGP101", None)
     assert len(found) <= 3
+
+
+def test_one_fix_for_several_places_is_one_action() -> None:
+    file = "/v/lib/python3.11/site-packages/torch/distributions/distribution.py"
+    checks = Frame(file=file, line=323, function="_validate_sample")
+    lines = (written_syncs.READ_LINE, msgspec.structs.replace(written_syncs.READ_LINE, line=4, function="report"))
+    recording = written_syncs.recording(*(written_syncs.read(line, chain=(checks,)) for line in lines))
+
+    profile = analyse(recording)
+
+    assert [one.fix[:26] for one in profile.findings if one.rule == "KGP201"] == ["torch.distributions.Distri"] * 2
+    assert [one.rule for one in profile.actions].count("KGP201") == 1
 
 
 def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from kgprof.collectors import coverage
 from kgprof.model import (
+    MULTIPROCESSING,
     PYTHON,
     CompilePass,
     Launched,
@@ -90,11 +91,16 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     nothing = run(AS_IS, compiled=0)
     starts = Launched(by=PYTHON, command="python -m kgprof profile worker.py -- --lr 1")
     alone = ScriptRun(step="", steps=0, counted={"an optimizer step": 0}, launched=(starts, starts))
+    worker = Launched(by=MULTIPROCESSING, command="step = kgprof.watch(step)", function="work (train.py:7)")
+    spawning = msgspec.structs.replace(alone, launched=(worker, worker))
     with_steps = msgspec.structs.replace(alone, step="an optimizer step", steps=9)
 
     (found,) = coverage.diagnose(coverage.collect(Evidence(recording(msgspec.structs.replace(nothing, script=alone)))))
+    ((_, _, inside),) = diagnosed(recording(msgspec.structs.replace(nothing, script=spawning)))
     own = diagnosed(recording(msgspec.structs.replace(nothing, script=with_steps)))
 
     assert (found.level, found.run, found.fix) == (Level.NOTE, AS_IS, starts.command)
     assert found.message.endswith(f"Run {starts.command} and 1 other script")
+    assert "It starts work (train.py:7) with multiprocessing" in inside
+    assert "(step = kgprof.watch(step))" in inside
     assert [message for _, _, message in own] == ["nothing was compiled in this run; its times are those of eager code"]

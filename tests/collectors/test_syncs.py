@@ -71,6 +71,16 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
 # ---------------------------------------------------------------- each rule
 
 
+def test_the_operator_that_reads_inside_is_named_and_drawing_has_a_way_without() -> None:
+    (event,) = events(read(expression="torch.multinomial(probs, num_samples=1)", instruction="CALL"))
+
+    (found,) = syncs.diagnose((event,))
+
+    assert (event.cause, event.called) == ("inside-operator", "multinomial")
+    assert found.message == "on a GPU a value read inside multinomial() would force a sync, once per step"
+    assert found.fix.startswith("torch.argmax(probs / torch.empty_like(probs).exponential_(1)")
+
+
 def test_a_read_in_eager_code() -> None:
     (event,) = events(read())
 

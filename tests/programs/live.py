@@ -19,7 +19,7 @@ from tests.programs.truth import Program, programs
 LONG = {
     *("accelerate_loop", "hf_pipeline", "lightning_autoencoder", "pyg_gcn", "torchvision_detection"),
     *("examples_dcgan", "examples_mnist", "examples_vae", "examples_word_language_model"),
-    *("accumulate_with_amp", "compiled_blocks", "ensembling", "leanrl_dqn"),
+    *("accumulate_with_amp", "compiled_blocks", "ddpm_ema", "ensembling", "hf_sampling", "leanrl_dqn", "pyg_sag_pool"),
 }
 NOT_YET: dict[tuple[str, str], str] = {}  # (program, family) -> why it is not exact
 

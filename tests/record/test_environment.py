@@ -86,7 +86,9 @@ def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(tmp_path: Path, mo
 def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given: a CPU that offers AVX-512 and AVX2, and a compiler that knows AVX2 only
     from torch._inductor import cpu_vec_isa
+    from torch._inductor.runtime import cache_dir_utils
 
+    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor"))
     narrow, wide = cpu_vec_isa.VecAVX2(), cpu_vec_isa.VecAVX512()
     monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
     monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [wide, narrow])
@@ -102,6 +104,40 @@ def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, m
 
         assert isinstance(elapsed_s, float)
         assert may_be_skipped is expected
+
+
+def test_the_files_of_a_probe_are_kept_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given: a torch whose probe compiles one file where it is not there yet
+    from torch._inductor import cpu_vec_isa
+    from torch._inductor.runtime import cache_dir_utils
+
+    isa, compiled = cpu_vec_isa.VecAVX2(), []
+    monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
+    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor"))
+
+    def pick() -> cpu_vec_isa.VecISA:
+        library = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "ab" / "isa.so"
+        if not library.exists():
+            library.parent.mkdir(parents=True)
+            library.write_text("machine code", encoding="utf-8")
+            compiled.append(library)
+        return isa
+
+    monkeypatch.setattr(cpu_vec_isa, "pick_vec_isa", pick)
+    monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", _Memo([isa]))
+
+    # when
+    first, _ = environment.probe_vector_isa(tmp_path / "first")
+    second, _ = environment.probe_vector_isa(tmp_path / "second")
+    monkeypatch.setattr(os, "getuid", lambda: -1)  # what lies there is somebody else's
+    third, _ = environment.probe_vector_isa(tmp_path / "third")
+
+    # then
+    kept = tmp_path / "torchinductor" / "kgprof_vector_isa"
+    assert [path.parent.parent.name for path in compiled] == ["first", "third"]
+    assert isinstance(first, float)
+    assert second == Skipped(reason=f"an earlier run of kgprof compiled its files, kept in {kept}")
+    assert isinstance(third, float)
 
 
 class _Memo:
@@ -136,7 +172,8 @@ def test_a_program_that_never_asks_for_inductor_pays_for_no_probe_and_one_that_d
         torch.compile(torch.cos, mode="reduce-overhead")
     torch.compile(torch.sin)
 
-    assert (before, probed) == ([], [tmp_path])
+    assert (before, len(probed)) == ([], 1)
+    assert not probed[0].exists()  # its files are none of the program's
     assert (tmp_path / VECTOR_ISA_WORKS).is_file()
 
 

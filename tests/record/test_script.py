@@ -19,6 +19,7 @@ from kgprof.model import (
     MemoryPass,
     PassName,
     Skipped,
+    TensorRecords,
     TimingPass,
     TracePass,
     Unavailable,
@@ -85,6 +86,40 @@ def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_p
         name: program[line.line - 1].strip() for name, (line, *_) in at.items() if name in ("addmm", "mm", "add_")
     }
     assert called == {"addmm": "return model(x).sum()", "mm": "return model(x).sum()", "add_": "optimizer.step()"}
+
+
+def test_tensors_are_looked_at_by_step_and_in_none_that_is_traced(tmp_path: Path) -> None:
+    # given: two calls that are no step of the training, then 20 steps with a batch of their own each
+    text = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def scaled(x, weight):
+        return x * weight
+
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    kept = [torch.ones(3) for _ in range(22)]
+    for number in range(22):
+        loss = scaled(kept[number], weight).sum()
+        if number > 1:
+            loss.backward()
+            optimizer.step()
+    """
+
+    # when: the window opens in step 8 and is closed when step 11 begins
+    seen = ran(tmp_path, text, passes=(PassName.COMPILE, PassName.MEMORY, PassName.TRACE), steps=2)
+
+    # then
+    assert isinstance(seen.run.trace, TracePass)
+    assert isinstance(seen.run.memory, MemoryPass)
+    assert isinstance(seen.run.memory.tensors, TensorRecords)
+    (graph,) = seen.run.memory.tensors.graphs
+    batch, parameter = graph.inputs
+    moved = [held.moved for held in batch.held]
+    assert (batch.name, moved) == ("L['x']", [(0, 1, 2, 3, 4, *range(12, 20))])
+    assert [held.moved for held in parameter.held] == [()]
+    assert (graph.runs, graph.runs + graph.unwatched_runs) == (15, 22)
 
 
 def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

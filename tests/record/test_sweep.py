@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             agreement=False,
         )
         monkeypatch.setattr(trials, "run", run)
-        monkeypatch.setattr(recorder, "make_plan", lambda *given: (plan, None))
+        monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
         options = m.Options(workload="model.py:step")
         session = Session(options, tmp_path, Silent(), lambda spans: m.Skipped(reason="none"), lambda sweep: None)
         session.plan(grid, tmp_path, str)

@@ -550,8 +550,19 @@ def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object
             (TORCH.parent / "shop/inner.py", TORCH / "nn/modules/module.py", TORCH.parent / "shop/outer.py"),
             ["inner.py", "outer.py"],
         ),
+        (
+            (
+                TORCH.parent / "torch_geometric/loop.py",
+                TORCH / "nn/modules/module.py",
+                TORCH.parent / "torch_geometric/gat_conv.py",
+            ),
+            ["loop.py", "gat_conv.py"],
+        ),
     ],
-    ids=["kgprof's profiler", "a CUDA graph", "one by hand", "a benchmark", "the program's profiler", "a library"],
+    ids=[
+        *("kgprof's profiler", "a CUDA graph", "one by hand", "a benchmark", "the program's profiler", "a library"),
+        "a library whose name begins with torch",
+    ],
 )
 def test_who_waits_is_told_by_what_stands_between(
     files: tuple[Path, ...], chain: list[str] | None, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,19 @@ def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(secon
     assert found.stopped_early == "1 of 3 evaluations: another would have exceeded TIMING's limit of 450 s"
 
 
+@pytest.mark.parametrize(("second_s", "evaluations"), [(1.02, 2), (1.05, 3)])
+def test_a_third_evaluation_is_made_only_where_two_differ(
+    seconds: list[float], second_s: float, evaluations: int
+) -> None:
+    seconds += [0.0, 1.0, 1.0, 1.0 + second_s]
+
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
+
+    assert len(found.evaluation_s) == len(found.step_us) == evaluations
+    why = "2 of 3 evaluations: they took the same time within 3 %"
+    assert found.stopped_early == (why if evaluations == 2 else "")
+
+
 def test_one_evaluation_is_enough_where_one_is_asked_for(seconds: list[float]) -> None:
     seconds += [0.0, 25.0]
 

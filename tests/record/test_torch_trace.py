@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kgprof.model import CompilePass, Options, Skipped, Unavailable
-from kgprof.record import kept_records, torch_trace
+from kgprof.record import kept_records, timing, torch_trace
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import listening, unavailable
 from kgprof.record.torch_trace import StructuredTrace, TorchLogs, compile_pass
@@ -71,6 +71,24 @@ def test_every_call_is_timed_and_every_compilation_is_a_row(tmp_path: Path) -> N
     assert resumed.function.startswith("torch_dynamo_resume_in_breaks_once")
     durations = [row.duration_s for row in found.compilations]
     assert all(not isinstance(duration, Skipped) and duration > 0 for duration in durations)
+
+
+def test_inductors_probe_of_the_cpu_is_no_part_of_the_call_that_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed_s, took_us = [0.0], iter([9e6, 1e6])
+
+    def wall_us(step: Callable[[], object], device: torch.device) -> float:
+        step()
+        return next(took_us)
+
+    monkeypatch.setattr(timing, "wall_us", wall_us)
+    session = Stepping(lambda: probed_s.__setitem__(0, 8.0))
+
+    options, path = Options(steps=2, warmup=2), tmp_path / "records.jsonl.gz"
+    found = compile_pass(session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
+
+    assert found.call_us == (1e6, 1e6)
 
 
 @pytest.mark.parametrize(("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)])
