@@ -3,9 +3,9 @@
     python benchmarks/sweep_check.py SWEEP_DIR... -o benchmarks/results/sweep_check.json [--seconds 30]
     python benchmarks/sweep_check.py --make FOLDER -o benchmarks/results/sweep_check_cpu.json
 
-With --make the eight functions of sweep_functions.py are swept first, each in mode default and, if fusion pays, with
-dynamic=true (on a GPU: in reduce-overhead), and each is checked right after its sweep; a sweep that FOLDER has is not
-made again.
+With --make the functions of sweep_functions.py are swept first, each in mode default and, if fusion pays, in
+max-autotune-no-cudagraphs (on a GPU: in reduce-overhead), and each is checked right after its sweep. A sweep that
+FOLDER has is not made again, and what the output has is not checked again, so that both can be interrupted.
 
 Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
 the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
@@ -107,8 +107,12 @@ def run(sweep: Path, cell: dict[str, Any], seconds: float, most: int) -> Curve:
 
 
 def check(folder: Path, seconds: float) -> dict[str, Any]:
+    from kgprof import model as m
+    from kgprof.measures.sweep import weighed
+
     file = folder / "sweep.json"
-    sweep = json.loads(file.read_bytes())
+    read = m.decode_json(file.read_bytes(), m.Sweep)
+    sweep = json.loads(m.encode_json(weighed(read, read.executions)))  # intervals as this kgprof says them
     worths = [each for each in sweep["worth"] if each["total"]["kind"] == "estimate" and not each["cell"]["size"]]
     executions = sweep["executions"]
     wanted = [each["break_even"].get("high", 0) * 1.2 for each in worths]
@@ -153,7 +157,7 @@ def made(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         os.environ["OMP_NUM_THREADS"] = "1"
     for name in names or (*PAYS, *DOES_NOT):
         output = folder / name
-        further = ["--mode", "reduce-overhead"] if device == "cuda" else ["--dynamic", "as-is", "--dynamic", "true"]
+        further = ["--mode", "reduce-overhead" if device == "cuda" else "max-autotune-no-cudagraphs"]
         command = [sys.executable, "-m", "kgprof", "sweep", f"{FUNCTIONS}:{name}", "-o", str(output)]
         command += [*cells, *(further if name in PAYS else [])]
         command += ["--executions", str(EXECUTIONS[device]), "--no-ladder", "--no-ci", "-q"]
@@ -176,7 +180,10 @@ def main() -> int:
         child(given.child, given.seconds, given.most)
         return 0
     checked = json.loads(given.output.read_text()) if given.output and given.output.exists() else []
+    done = {each["workload"].rpartition(":")[2] for each in checked}
     for folder in itertools.chain(given.sweeps, made(given.make, given.name) if given.make else ()):
+        if folder.name in done:  # a run that was interrupted goes on
+            continue
         checked.append(check(folder, given.seconds))
         if given.output is not None:
             given.output.write_text(json.dumps(checked, indent=2) + "\n")

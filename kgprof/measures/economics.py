@@ -7,9 +7,13 @@ needs to start (the first kernel of a process, the allocator) is no cost of comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures.rounds import rounds
@@ -34,6 +38,12 @@ UNTIMED = m.Skipped(reason="no times were requested")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
 NOISY_TIMES = m.Skipped(reason="its times, or eager's, varied too much within one process: the machine was busy")
 NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
+NO_START = m.Skipped(reason="no process with cold caches was measured")
+NEVER = m.Skipped(reason="a step is not faster")
+NOT_KNOWN = m.Skipped(reason="the gain of a step is within the noise between processes")
+ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats 3 makes three")
+DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
+Floats = npt.NDArray[np.float64]
 
 
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
@@ -225,66 +235,102 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
     return f"{took.strip() or 'its compile time'} pays off after {plural(round(cold.steps), 'step')}: {figures}"
 
 
-# ---------------------------------------------------------------- figures with their range
+# ---------------------------------------------------------------- predicted for new processes
 
 
-def crossing(start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate) -> m.Estimate | m.Skipped:
-    """Steps after which two runs have taken equally long: the dearer start over what a step saves; as the module has
-    it, with the extremes of all four for ``low`` and ``high``. Starts are seconds, steps microseconds.
+class Noise(NamedTuple):
+    """How samples of one kind vary: of their logarithms the variance, and its degrees of freedom."""
 
-    Skipped when the step is not faster by more than the two spreads.
+    variance: float
+    freedom: int
+
+    @classmethod
+    def pooled(cls, kinds: Iterable[Sequence[float]]) -> Noise | None:
+        """Of several kinds, each about its own mean; None if none has two samples."""
+        logs = [np.log(samples) for samples in kinds if len(samples) > 1]
+        freedom = sum(len(each) - 1 for each in logs)
+        squares = sum(float(np.sum((each - each.mean()) ** 2)) for each in logs)
+        return cls(squares / freedom, freedom) if freedom else None
+
+
+class Sample(NamedTuple):
+    """What the processes of one cell took, one sample each, and how such samples vary in all cells that are alike."""
+
+    first_s: Sequence[float]  # the calls before steady state together
+    calls: int  # how many those are
+    step_us: Sequence[float]
+    start_noise: Noise | None
+    step_noise: Noise | None
+
+
+class Prediction:
+    """Of two new processes, one of each cell: when the first one has taken less time, and what it saves.
+
+    Start and step vary between processes; both are taken as log-normal. n samples whose logarithms have the mean x and
+    the deviation s predict a further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn,
+    Escobar: Statistical Intervals, 2nd ed. 2017, section 4.6). s is that of all cells together, which one machine makes
+    noisy, or the cell's own if that is larger. The break-even is a ratio of differences of four such figures: DRAWS of
+    each, from a fixed seed, give its distribution, of which the middle 95 % are the interval. A ratio whose denominator
+    may be zero has no bounded one (Fieller 1954).
     """
-    if step.high >= other.low:
-        return NOT_FASTER if step.value < other.value else m.Skipped(reason="never: a step is not faster")
 
-    def steps(paid_s: float, saved_us: float) -> float:
-        return max(0.0, paid_s * 1e6 / saved_us)
+    def __init__(self, cell: Sample, other: Sample) -> None:
+        self.lacking: m.Skipped | None = None
+        random, sides = np.random.default_rng(SEED), list[tuple[Floats, Floats]]()
+        for each in (cell, other):
+            if each.start_noise is None or each.step_noise is None or not each.first_s:
+                self.lacking = ONE_START if each.first_s else NO_START
+                return
+            step_us = _drawn(each.step_us, each.step_noise, random)
+            sides.append((_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us))
+        (mine_s, mine_us), (theirs_s, theirs_us) = sides
+        self._paid_s, self._saved_us = mine_s - theirs_s, theirs_us - mine_us
 
-    return m.Estimate(
-        value=steps(start.value - other_start.value, other.value - step.value),
-        low=steps(start.low - other_start.high, other.high - step.low),
-        high=steps(start.high - other_start.low, other.low - step.high),
-        unit="steps",
-    )
+    def crossing(self) -> m.Estimate | m.Skipped:
+        """Steps after which both have taken equally long. "Never" and "not known" where the gain of a step is
+        below zero, or holds it."""
+        if self.lacking is not None:
+            return self.lacking
+        lost = float((self._saved_us[1:] <= 0).mean())
+        if lost > TAIL:
+            return NEVER if lost >= 1 - TAIL else NOT_KNOWN
+        saved_us = np.where(self._saved_us > 0, self._saved_us, np.nan)
+        return _middle(np.nan_to_num(np.maximum(self._paid_s, 0) * 1e6 / saved_us, nan=np.inf), "steps")
+
+    def benefit(self, steps: int) -> m.Estimate | m.Skipped:
+        """Seconds saved by so many steps, the start paid; negative: a loss."""
+        return self.lacking or _middle(steps * self._saved_us / 1e6 - self._paid_s, "s")
+
+    def returned(self, steps: int) -> m.Estimate | m.Skipped:
+        """(saved - paid) / paid after so many steps; 0 is the break-even. Skipped where nothing may be paid."""
+        if self.lacking is not None:
+            return self.lacking
+        if float((self._paid_s <= 0).mean()) > TAIL:
+            return m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
+        return _middle(steps * self._saved_us / 1e6 / np.where(self._paid_s > 0, self._paid_s, np.inf) - 1, "times")
+
+
+def _drawn(samples: Sequence[float], noise: Noise, random: np.random.Generator) -> Floats:
+    """The median sample, then DRAWS that a new process may take."""
+    own = Noise.pooled([samples])
+    variance = max(noise.variance, own.variance if own else 0.0)
+    apart = np.sqrt(variance * (1 + 1 / len(samples))) * random.standard_t(noise.freedom, DRAWS)
+    return np.concatenate(([median(samples)], np.exp(np.mean(np.log(samples)) + np.clip(apart, -300, 300))))
+
+
+def _middle(values: Floats, unit: str) -> m.Estimate:
+    low, high = np.quantile(values[1:], (TAIL, 1 - TAIL), method="nearest")
+    value = float(values[0])
+    return m.Estimate(value=value, low=min(float(low), value), high=max(float(high), value), unit=unit)
 
 
 def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
-    """Seconds that so many steps take from a start on."""
+    """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and ``high``."""
     low, value, high = (
         paid_s + steps * us / 1e6
         for paid_s, us in ((start.low, step.low), (start.value, step.value), (start.high, step.high))
     )
     return m.Estimate(value=value, low=low, high=high, unit="s")
-
-
-def benefit(start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate, steps: int) -> m.Estimate:
-    """Seconds saved by so many steps, the start paid; negative: a loss."""
-    mine, theirs = total(start, step, steps), total(other_start, other, steps)
-    return m.Estimate(
-        value=theirs.value - mine.value, low=theirs.low - mine.high, high=theirs.high - mine.low, unit="s"
-    )
-
-
-def returned(
-    start: m.Estimate, other_start: m.Estimate, step: m.Estimate, other: m.Estimate, steps: int
-) -> m.Estimate | m.Skipped:
-    """(saved - paid) / paid after so many steps, with the extremes of all four for ``low`` and ``high``; 0 is the
-    break-even. Skipped when the start may be no dearer: there is no bound then."""
-    paid = start.value - other_start.value
-    least, most = start.low - other_start.high, start.high - other_start.low
-    if least <= 0:
-        return m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
-
-    def rate(saved_us: float, paid_s: float) -> float:
-        return steps * saved_us / 1e6 / paid_s - 1
-
-    lost, gained = other.low - step.high, other.high - step.low
-    return m.Estimate(
-        value=rate(other.value - step.value, paid),
-        low=rate(lost, most if lost > 0 else least),
-        high=rate(gained, least if gained > 0 else most),
-        unit="times",
-    )
 
 
 def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped) -> m.Tier | m.Skipped:

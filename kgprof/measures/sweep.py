@@ -7,17 +7,17 @@ calls before steady state took beyond as many steady ones. Eager is the cell of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from math import exp
+from statistics import fmean, median
 
 import msgspec
 
 from kgprof import model as m
-from kgprof.measures.economics import benefit, crossing, returned, tier, total
+from kgprof.measures.economics import NO_START, Noise, Prediction, Sample, tier, total
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
 FEWEST_PROCESSES = 3  # on both sides, before one is called faster
-NO_START = m.Skipped(reason="no process with cold caches was measured")
 NO_EAGER = m.Skipped(reason="mode eager has no times")
 ITSELF = m.Skipped(reason="the others are compared with it")
 FEW = m.Skipped(reason=f"fewer than {FEWEST_PROCESSES} processes were measured")
@@ -58,16 +58,14 @@ def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
 def _worth(sweep: m.Sweep, size: tuple[str, ...], executions: int) -> list[m.CellWorth]:
     cells = [each for each in sweep.cells if each.cell.size == size]
     parts = {each.cell: _Parts(each) for each in cells}
-    # How far cold starts of one cell lie apart, for the cells that have one cold start only.
-    ratios = [
-        value / part.cold.median
-        for part in parts.values()
-        if isinstance(part.cold, m.Spread) and part.cold.samples > 1 and part.cold.median > 0
-        for value in (part.cold.minimum, part.cold.maximum)
-    ]
-    apart = min(ratios, default=1.0), max(ratios, default=1.0)
     eager = next((part for cell, part in parts.items() if not cell.compiles), None)
-    return [_worth_of(part, eager, list(parts.values()), apart, executions) for part in parts.values()]
+    steps = Noise.pooled(part.means for part in parts.values())
+    for compiles in (True, False):
+        alike = [part for cell, part in parts.items() if cell.compiles is compiles]
+        starts = {cold: Noise.pooled(part.firsts(cold=cold) for part in alike) for cold in (True, False)}
+        for part in alike:
+            part.noise = steps, starts
+    return [_worth_of(part, eager, list(parts.values()), executions) for part in parts.values()]
 
 
 class _Parts:
@@ -89,15 +87,28 @@ class _Parts:
 
         self.cold, self.warm = seconds(True, beyond), seconds(False, beyond)
         self.first_cold, self.first_warm = (seconds(cold, lambda calls: calls[0]) for cold in (True, False))
+        self.means = [fmean(each.step_us) for each in found.measured() if each.step_us]
+        self.noise: tuple[Noise | None, dict[bool, Noise | None]] = None, {}  # of steps; of cold and of warm starts
 
-    def start(self, apart: tuple[float, float], *, cold: bool) -> m.Estimate | m.Skipped:
-        measured = self.cold if cold else self.warm
-        if isinstance(measured, m.Skipped):
-            return measured
-        low, high = measured.minimum, measured.maximum
-        if measured.samples == 1:
-            low, high = low * apart[0], high * apart[1]
-        return m.Estimate(value=measured.median, low=low, high=high, unit="s")
+    def firsts(self, *, cold: bool) -> list[float]:
+        """Seconds of the calls before steady state; all of eager's are alike, as it has no caches."""
+        chosen = self.found.measured(cold=cold if self.cell.compiles else None)
+        return [sum(each.start_s) for each in chosen if sum(each.start_s) > 0]
+
+    def sample(self, *, cold: bool) -> Sample:
+        """Steps by their means, of which cumulative seconds are made: what stalls now and then counts."""
+        calls = max((len(each.start_s) for each in self.found.measured(cold=cold)), default=0)
+        steps, starts = self.noise
+        return Sample(self.firsts(cold=cold), calls, self.means, starts.get(cold), steps)
+
+    def start(self) -> m.Estimate | m.Skipped:
+        """A cold one; where there is but one, with the deviation of other cells' starts."""
+        if isinstance(self.cold, m.Skipped):
+            return self.cold
+        low, high = self.cold.minimum, self.cold.maximum
+        if self.cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
+            low, high = low * exp(-(noise.variance**0.5)), high * exp(noise.variance**0.5)
+        return m.Estimate(value=self.cold.median, low=low, high=high, unit="s")
 
     @property
     def steady(self) -> m.Estimate | m.Skipped:
@@ -115,10 +126,8 @@ class _Parts:
         return found
 
 
-def _worth_of(
-    part: _Parts, eager: _Parts | None, others: Sequence[_Parts], apart: tuple[float, float], executions: int
-) -> m.CellWorth:
-    start, step = part.start(apart, cold=True), part.steady
+def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int) -> m.CellWorth:
+    start, step = part.start(), part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
     else:
@@ -129,8 +138,8 @@ def _worth_of(
     if part is eager:
         made = dict.fromkeys(made, ITSELF)
     elif eager is not None:
-        made |= _against_eager(part, eager, apart, executions)
-    next_best, against_next = _next_best(part, others, apart)
+        made |= _against_eager(part, eager, executions)
+    next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,
         step=part.step,
@@ -154,9 +163,7 @@ def _whole(value: float | m.Skipped) -> int | m.Skipped:
     return value if isinstance(value, m.Skipped) else int(value)
 
 
-def _against_eager(
-    part: _Parts, eager: _Parts, apart: tuple[float, float], executions: int
-) -> dict[str, m.Estimate | m.Skipped]:
+def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, m.Estimate | m.Skipped]:
     step, other = part.steady, eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
         return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
@@ -165,36 +172,29 @@ def _against_eager(
     )
     made: dict[str, m.Estimate | m.Skipped] = {"speedup": ratio}
     for name, cold in (("break_even", True), ("break_even_warm", False)):
-        start, theirs = part.start(apart, cold=cold), eager.start(apart, cold=cold)
-        if isinstance(start, m.Skipped) or isinstance(theirs, m.Skipped):
-            made[name] = m.first_skipped(start, theirs)
-            continue
-        made[name] = crossing(start, theirs, step, other)
+        predicted = Prediction(part.sample(cold=cold), eager.sample(cold=cold))
+        made[name] = predicted.crossing()
         if cold:
-            made["of_100"] = benefit(start, theirs, step, other, 100)
-            made["returns"] = returned(start, theirs, step, other, executions)
-    lacking = m.first_skipped(made["break_even"], NO_START)
-    return dict.fromkeys(AGAINST_EAGER, lacking) | made
+            made["of_100"], made["returns"] = predicted.benefit(100), predicted.returned(executions)
+    return made
 
 
-def _next_best(
-    part: _Parts, others: Sequence[_Parts], apart: tuple[float, float]
-) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
+def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
     """The fastest of the cells that start sooner, and after how many steps this one has caught up with it."""
-    start, step = part.start(apart, cold=True), part.steady
+    start, step = part.start(), part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         return None, m.first_skipped(start, step)
-    sooner: list[tuple[float, _Parts, m.Estimate, m.Estimate]] = []
+    sooner: list[tuple[float, _Parts]] = []
     for other in others:
-        theirs, time = other.start(apart, cold=True), other.steady
+        theirs, time = other.start(), other.steady
         if other is part or isinstance(theirs, m.Skipped) or isinstance(time, m.Skipped):
             continue
         if theirs.value < start.value and other.cell.precision is part.cell.precision:
-            sooner.append((time.value, other, theirs, time))
+            sooner.append((time.value, other))
     if not sooner:
         return None, m.Skipped(reason="no other cell starts sooner")
-    _, best, theirs, time = min(sooner, key=lambda each: each[0])
-    return best.cell, crossing(start, theirs, step, time)
+    _, best = min(sooner, key=lambda each: each[0])
+    return best.cell, Prediction(part.sample(cold=True), best.sample(cold=True)).crossing()
 
 
 # ---------------------------------------------------------------- which one

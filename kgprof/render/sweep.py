@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from kgprof import model as m
+from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.render.quantity import duration, figure, percent, ratio, size
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Fold, Table, known, missing, number, plain, timed
@@ -107,8 +108,8 @@ def _cells(sweep: m.Sweep) -> Table:
             _estimate(each.speedup, ratio),
             timed(each.first_cold),
             timed(each.first_warm),
-            _break_even(each.break_even, never=isinstance(each.speedup, m.Estimate) and each.speedup.low <= 1),
-            _break_even(each.break_even_next, never=each.next_best is not None, against=each.next_best),
+            _break_even(each.break_even),
+            _break_even(each.break_even_next, against=each.next_best),
             _estimate(each.total, figure),
         )
         for each in sorted(_measured(sweep), key=total_s)
@@ -121,13 +122,14 @@ def _cells(sweep: m.Sweep) -> Table:
     return plain(label, headings, rows)
 
 
-def _break_even(value: m.Estimate | m.Skipped, *, never: bool, against: m.Cell | None = None) -> Cell:
-    """``never``: both sides were measured, so that one without a value is not faster beyond the noise."""
+def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
     over = (f"over {against.name}",) if against is not None else ()
     if isinstance(value, m.Estimate):
         cell = _estimate(value, _count)
         return msgspec.structs.replace(cell, details=(*cell.details, *over))
-    return Cell("never", title=value.reason, details=over) if never else missing(value)
+    if value in (NEVER, NOT_KNOWN):
+        return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)
+    return missing(value)
 
 
 def _starts(sweep: m.Sweep) -> Table:
@@ -167,7 +169,7 @@ def _earnings(sweep: m.Sweep) -> Table:
 
     def warm(each: m.CellWorth) -> Cell:
         pays = isinstance(each.break_even, m.Estimate)
-        return _break_even(each.break_even_warm, never=False) if pays else missing("see above")
+        return _break_even(each.break_even_warm) if pays else missing("see above")
 
     rows: list[tuple[Cell | str, ...]] = [
         (

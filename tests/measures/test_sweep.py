@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from statistics import median
+
 import msgspec
+import numpy as np
 import pytest
 
 from kgprof import model as m
-from kgprof.measures.economics import benefit, crossing, returned, tier, total
+from kgprof.measures.economics import NEVER, NOT_KNOWN, ONE_START, Noise, Prediction, Sample, tier, total
 from kgprof.measures.sweep import ahead, weighed
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
 
@@ -27,43 +32,106 @@ def steps(value: m.Estimate | m.Skipped) -> tuple[float, ...]:
     return tuple(round(each, 6) for each in (value.value, value.low, value.high))
 
 
+def sample(
+    start_s: float | Sequence[float], step_us: float | Sequence[float], noise: Noise | None = None, calls: int = 1
+) -> Sample:
+    """Three processes alike where one figure is given; ``start_s`` is beyond as many steady calls."""
+    starts, steps = ([each] * 3 if isinstance(each, float | int) else list(each) for each in (start_s, step_us))
+    first_s = [each + calls * median(steps) / 1e6 for each in starts]
+    return Sample(first_s, calls, steps, noise or Noise.pooled([first_s]), Noise.pooled([steps]))
+
+
 def test_two_modes_are_equal_where_the_document_says() -> None:
     """S1: 240 s against 15 s of compiling, 4.2 ms against 5.0 ms a call: 281,250 calls."""
-    found = crossing(estimate(240.0), estimate(15.0), estimate(4200.0), estimate(5000.0))
+    found = Prediction(sample(240, 4200), sample(15, 5000)).crossing()
 
     assert steps(found) == (281_250.0,) * 3
 
 
-def test_the_interval_takes_the_extremes_of_all_four() -> None:
-    found = crossing(estimate(10, 9, 12), estimate(1, 0.5, 2), estimate(100, 90, 110), estimate(200, 190, 210))
+def test_one_side_that_varies_gives_the_interval_of_students_t() -> None:
+    """95 % of one further start: 4.303 deviations of two degrees of freedom, times the root of 1 + 1/3."""
+    starts = [10 * math.exp(apart) for apart in (-0.1, 0.0, 0.1)]
 
-    # 9 s / 100 us; (9 - 2) s / (210 - 90) us; (12 - 0.5) s / (190 - 110) us
-    assert steps(found) == (90_000.0, 58_333.333333, 143_750.0)
+    found = Prediction(sample(starts, 100, calls=0), sample(1e-9, 200, calls=0)).crossing()
+
+    assert isinstance(found, m.Estimate)
+    half = 4.303 * 0.1 * math.sqrt(4 / 3)
+    assert found.value == pytest.approx(100_000)
+    assert [math.log(each / 100_000) for each in (found.low, found.high)] == pytest.approx([-half, half], rel=0.08)
 
 
-def test_a_gain_within_the_noise_never_pays() -> None:
-    assert isinstance(crossing(estimate(9), estimate(1), estimate(100, 90, 150), estimate(160, 140, 200)), m.Skipped)
-    assert isinstance(crossing(estimate(9), estimate(1), estimate(200), estimate(100)), m.Skipped)
+@pytest.mark.parametrize(
+    ("start_noise", "step_noise", "eager_noise"),
+    [(0.03, 0.01, 0.01), (0.1, 0.02, 0.02), (0.2, 0.1, 0.1), (0.1, 0.02, 0.1), (0.05, 0.1, 0.02)],
+)
+def test_a_new_pair_of_processes_crosses_within_the_interval_95_times_in_100(
+    start_noise: float, step_noise: float, eager_noise: float
+) -> None:
+    # given: starts of 8 s and 0.1 s, steps of 1 ms and 3 ms, three processes of each
+    random = np.random.default_rng(7)
+
+    def taken(median: float, noise: float, count: int) -> list[float]:
+        return [median * math.exp(apart) for apart in random.normal(0, noise, count)]
+
+    def sides(count: int) -> list[list[float]]:
+        compiled = taken(8.0, start_noise, count), taken(1000.0, step_noise, count)
+        return [*compiled, taken(0.1, start_noise, count), taken(3000.0, eager_noise, count)]
+
+    inside, trials = 0, 300
+    for _ in range(trials):
+        start_s, step_us, eager_s, eager_us = sides(3)
+        steps = Noise.pooled([step_us, eager_us])
+        mine = Sample(start_s, 0, step_us, Noise.pooled([start_s]), steps)
+        said = Prediction(mine, Sample(eager_s, 0, eager_us, Noise.pooled([eager_s]), steps)).crossing()
+
+        # when: both run once more
+        (paid_s,), (us,), (eager_paid_s,), (other_us,) = sides(1)
+        crossed = (paid_s - eager_paid_s) * 1e6 / (other_us - us) if other_us > us else math.inf
+
+        # then
+        inside += isinstance(said, m.Skipped) or said.low <= crossed <= said.high
+
+    assert inside >= 0.93 * trials  # 95 % less one and a half standard errors
+    assert inside < trials  # the interval is not so wide that it says nothing
+
+
+def test_a_gain_that_may_be_zero_is_not_known_and_a_loss_never_pays() -> None:
+    noisy = Prediction(sample(9, [90, 100, 150]), sample(1, [140, 160, 200]))
+
+    assert noisy.crossing() == NOT_KNOWN
+    assert isinstance(noisy.benefit(100), m.Estimate)
+    assert Prediction(sample(9, 200), sample(1, 100)).crossing() == NEVER
+
+
+def test_one_start_has_the_noise_of_the_others_or_no_interval() -> None:
+    eager = sample(1, 200)
+
+    assert Prediction(sample([9], 100), eager).crossing() == ONE_START
+    found = Prediction(sample([9], 100, Noise(0.01, 8)), eager).crossing()
+    assert isinstance(found, m.Estimate)
+    assert found.low < 60_000 < found.value < 100_000 < found.high  # 9 s / exp(2.31 * 0.1 * 2**0.5) less 1 s
 
 
 def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
-    assert steps(crossing(estimate(1), estimate(2), estimate(100), estimate(200))) == (0.0, 0.0, 0.0)
+    assert steps(Prediction(sample(1, 100), sample(2, 200)).crossing()) == (0.0, 0.0, 0.0)
 
 
 def test_the_benefit_of_steps_is_a_loss_before_the_break_even() -> None:
-    arguments = (estimate(10), estimate(0), estimate(100), estimate(200))
+    predicted = Prediction(sample(10, 100), sample(0, 200))
 
-    assert benefit(*arguments, 100).value == pytest.approx(-9.99)
-    assert benefit(*arguments, 100_000).value == pytest.approx(0.0)
+    assert steps(predicted.benefit(100))[0] == pytest.approx(-9.99)
+    assert steps(predicted.benefit(100_000))[0] == pytest.approx(0.0, abs=1e-6)
     assert total(estimate(10), estimate(100), 1_000).value == pytest.approx(10.1)
 
 
-def test_the_return_takes_the_extremes_of_what_was_paid_too() -> None:
-    """After 200,000 steps: 20 s saved for 9 s paid; 16 s for 11.5 s; 24 s for 7 s."""
-    starts, times = (estimate(10, 9, 12), estimate(1, 0.5, 2)), (estimate(100, 90, 110), estimate(200, 190, 210))
+def test_the_return_is_what_was_saved_over_what_was_paid() -> None:
+    """After 200,000 steps: 20 s saved for 9 s paid. Nothing may have been paid: no rate."""
+    predicted = Prediction(sample([9, 10, 11], 100), sample(1, 200))
 
-    assert steps(returned(*starts, *times, 200_000)) == (1.222222, 0.391304, 2.428571)
-    assert isinstance(returned(starts[0], estimate(8, 1, 9.5), *times, 10), m.Skipped)
+    value, low, high = steps(predicted.returned(200_000))
+    assert value == pytest.approx(11 / 9, rel=1e-5)
+    assert low < 1 < 1.5 < high
+    assert isinstance(Prediction(sample([1, 2, 9], 100), sample([1, 2, 9], 200)).returned(10), m.Skipped)
 
 
 @pytest.mark.parametrize(
@@ -89,16 +157,16 @@ def test_a_cell_that_never_pays_is_poor_and_one_without_times_has_no_tier() -> N
 def test_a_cell_is_weighed_against_eager_and_the_next_best() -> None:
     # given: eager 200 us; default 100 us after 10 s; tuned 80 us after 60 s
     eager = cell(EAGER, 200, 200, 200, cold_s=[1.0])
-    default, tuned = cell(DEFAULT, 100, 100, 100, cold_s=[11.0]), cell(TUNED, 80, 80, 80, cold_s=[61.0])
+    default, tuned = cell(DEFAULT, 100, 100, 100, cold_s=[11.0] * 3), cell(TUNED, 80, 80, 80, cold_s=[61.0] * 3)
 
     # when
     found = weighed(sweep(eager, default, tuned), 200_000)
 
     # then
     mine = worth(found, TUNED)
-    assert steps(mine.break_even)[0] == 500_000.0  # 60 s / 120 us
+    assert round(steps(mine.break_even)[0]) == 500_000  # 60 s / 120 us
     assert mine.next_best == DEFAULT
-    assert steps(mine.break_even_next)[0] == 2_500_000.0  # 50 s / 20 us
+    assert round(steps(mine.break_even_next)[0]) == 2_500_000  # 50 s / 20 us
     assert steps(mine.speedup)[0] == 2.5
     assert worth(found, DEFAULT).next_best == EAGER
     assert worth(found, EAGER).break_even == m.Skipped(reason="the others are compared with it")
@@ -234,16 +302,21 @@ def test_fewer_than_three_processes_judge_nothing() -> None:
     assert found.verdicts[0].best is None
 
 
-def test_cold_starts_of_one_cell_widen_the_interval_of_the_others() -> None:
-    """Cold starts of eager lie between half and one and a half of their median."""
+def test_cold_starts_of_one_cell_stand_for_those_of_the_others() -> None:
     cells = (
-        cell(EAGER, 200, 200, 200, cold_s=[2.0, 1.0, 3.0]),
-        cell(DEFAULT, 100, 100, 100, cold_s=[10.0]),
+        cell(EAGER, 200, 200, 200, cold_s=[1.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[10.0, 9.0, 11.0]),
+        cell(TUNED, 90, 90, 90, cold_s=[20.0]),
     )
 
-    found = worth(weighed(sweep(*cells), 1_000_000), DEFAULT).break_even
+    found = worth(weighed(sweep(*cells), 1_000_000), TUNED).break_even
 
-    assert steps(found) == (80_000.0, 20_000.0, 140_000.0)
+    value, low, high = steps(found)
+    assert value == pytest.approx(19e6 / 110)
+    # a deviation of 0.1, two degrees of freedom, one start
+    assert [(each * 110e-6 + 1) / 20 for each in (low, high)] == pytest.approx(
+        [math.exp(-0.61), math.exp(0.61)], rel=0.1
+    )
 
 
 def test_all_dead_is_a_failure_and_one_dead_costs_itself() -> None:

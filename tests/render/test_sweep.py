@@ -49,10 +49,12 @@ def test_the_cells_stand_in_the_order_of_their_totals_and_what_is_slower_never_p
 
 def test_a_cell_without_a_start_of_eager_is_not_said_never_to_pay() -> None:
     eager = cell(EAGER, 200, 200, 200, cold_s=[0.0])
-    warm = msgspec.structs.replace(
-        eager, processes=tuple(msgspec.structs.replace(each, cold=False) for each in eager.processes)
-    )
-    page = sheet(weighed(sweep(warm, CELLS[1]), 1_000_000))
+    times = [msgspec.structs.replace(each, start_s=()) for each in eager.measured()]
+    processes = [
+        msgspec.structs.replace(each, measured=without) for each, without in zip(eager.processes, times, strict=True)
+    ]
+    unstarted = msgspec.structs.replace(eager, processes=tuple(processes))
+    page = sheet(weighed(sweep(unstarted, CELLS[1]), 1_000_000))
 
     assert rows(page, "Recommended mode")["default"][4] == DASH
     assert rows(page, "Benefit of compiling")["default"][0] == DASH
