@@ -50,11 +50,10 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
-    weighed = trade_offs(evidence, runs)
-    balance, changed = rank_balance(evidence, runs), differences(plan.trace_files, runs)
-    exit_code, next_actions, sources = _exit_code(recording), actions(evidence, runs, findings), _sources(evidence)
+    weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
+    changed, next_actions = differences(plan.trace_files, runs), actions(evidence, runs, findings)
+    exit_code = _exit_code(recording)
     uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
-    kernel_rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
     profile = m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -87,18 +86,22 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         checklist=checklist(evidence, runs, findings, weighed),
         trade_offs=weighed,
         trace_files=plan.trace_files,
-        sources=sources,
+        sources=_sources(evidence),
         rank_balance=balance,
         differences=changed,
         accepted=entries,
         in_turn=header.in_turn,
-        kind_overrides=tuple(
-            msgspec.structs.replace(override, kernels=sum(row.rule == rule_of(override) for row in kernel_rows))
-            for override in kind_overrides
-        ),
+        kind_overrides=_overridden(kind_overrides, runs),
     )
     evidence.forget()
     return profile
+
+
+def _overridden(overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]) -> tuple[m.KindOverride, ...]:
+    """With the number of rows that each decided."""
+    rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
+    decided = (sum(row.rule == rule_of(override) for row in rows) for override in overrides)
+    return tuple(msgspec.structs.replace(one, kernels=number) for one, number in zip(overrides, decided, strict=True))
 
 
 def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
