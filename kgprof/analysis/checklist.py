@@ -435,7 +435,7 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.Chec
     return _item(
         "copied-together",
         failed=[
-            f"{slug}: {cost.kernels:.0f} copies per step for {plural(number, 'buffer')}"
+            f"{slug}: {plural(round(cost.kernels), 'copy', 'copies')} per step for {plural(number, 'buffer')}"
             for slug, number, cost in costs
             if on_cuda and cost.kernels >= max(SEPARATE_COPIES, number)
         ],
