@@ -40,12 +40,12 @@ def discard(stream: TextIO) -> None:
 
 
 class Progress(Protocol):
-    """Told of each phase, from any thread, of what a run gave once it is measured, and in advance which runs in which
-    passes are to come."""
+    """Told of each phase, from any thread, of what a run gave once it is measured (``short``: for a column), and in
+    advance which runs in which passes are to come."""
 
     def expect(self, runs: Sequence[m.RunKey], passes: Sequence[str]) -> None: ...
     def phase(self, name: str, key: m.RunKey | None) -> None: ...
-    def result(self, text: str, key: m.RunKey) -> None: ...
+    def result(self, text: str, key: m.RunKey, *, short: str = "") -> None: ...
 
 
 def choose(
@@ -73,7 +73,7 @@ class Silent(AbstractContextManager["Silent"]):
     def phase(self, name: str, key: m.RunKey | None) -> None:
         return None
 
-    def result(self, text: str, key: m.RunKey) -> None:
+    def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
         return None
 
 
@@ -87,7 +87,7 @@ class Plain(Silent):
     def phase(self, name: str, key: m.RunKey | None) -> None:
         tell(_line(time.monotonic() - self._began, name, key), self._stream)
 
-    def result(self, text: str, key: m.RunKey) -> None:
+    def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
         tell(f"kgprof: {key.slug}: {text}", self._stream)
 
 
@@ -134,9 +134,9 @@ class Live:
                 self._runs.append(key)
             self._running = (name, key, time.monotonic())
 
-    def result(self, text: str, key: m.RunKey) -> None:
+    def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
         with self._lock:
-            self._gave[key] = text.partition(",")[0]
+            self._gave[key] = short or text
 
     def _finish(self) -> None:
         name, key, began = self._running or ("", None, 0.0)

@@ -25,9 +25,11 @@ def short(value: float, digits: int = 3, *, sign: str = "") -> str:
     return f"{Decimal(f'{value:.{digits}g}'):{sign},f}"
 
 
-def plural(number: int, noun: str, nouns: str = "") -> str:
-    """A number and its noun: "1 step", "1,234 steps". ``nouns``: the plural, if it is not the noun with an s."""
-    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: str = "") -> str:
+    """A number and its noun: "1 step", "1,234 steps", "0.95 launches". ``nouns``: the plural, if it is not the noun
+    with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
+    shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
+    return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -22,6 +22,22 @@ def test_one_is_singular_and_thousands_are_grouped(number: int, said: str) -> No
     assert plural(number, "step") == said
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(1.0, "1 launch"), (0.9999, "1 launch"), (0.95, "0.95 launches"), (1.5, "1.5 launches"), (64.12, "64.1 launches")],
+)
+def test_a_mean_that_reads_as_one_is_singular(number: float, said: str) -> None:
+    assert plural(number, "launch", "launches") == said
+
+
+def test_a_sign_changes_no_number() -> None:
+    assert [plural(n, "launch", "launches", sign="+") for n in (1.0, 2.0, -1.0)] == [
+        "+1 launch",
+        "+2 launches",
+        "-1 launches",
+    ]
+
+
 def test_a_plural_of_its_own() -> None:
     assert [plural(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
 

@@ -50,6 +50,18 @@ def test_ci_and_a_dumb_terminal_get_plain_lines_too(variable: str, value: str, m
     assert "\x1b" not in shown(Terminal())
 
 
+def test_a_wide_terminal_shows_what_each_run_gave_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    stream = Terminal()
+    with progress.choose(quiet=False, stream=stream) as told:
+        told.expect((KEY,), ("timing",))
+        told.phase("timing", KEY)
+        told.result("7,420 ms/step, median of 3 steps", KEY, short="7,420 ms/step")
+
+    assert "7,420 ms/step" in stream.getvalue()
+    assert "median of 3" not in stream.getvalue()
+
+
 def test_a_terminal_gets_one_table_of_runs_by_passes_that_goes_away() -> None:
     stream = Terminal()
     eager = RunKey(strategy="fused", mode="eager")
@@ -57,7 +69,7 @@ def test_a_terminal_gets_one_table_of_runs_by_passes_that_goes_away() -> None:
         told.phase("plan", None)
         told.expect((eager, KEY), ("compile", "timing"))
         told.phase("timing", eager)
-        told.result("7.42 ms/step, median of 3 steps", eager)
+        told.result("7,420 ms/step, median of 3 steps", eager, short="7,420 ms/step")
         told.phase("prepare", KEY)
 
     text = stream.getvalue()

@@ -1,4 +1,10 @@
-"""The report's first line, in words: what a reviewer should take away if they read nothing else."""
+"""The report's first line, in words: what a reviewer should take away if they read nothing else.
+
+Its colour says how far the sentence stands, and nothing else. Green: it stands. Amber: it stands with a reservation,
+which the line before or below it names (results that were not compared, a part of the work undecided, a run in which
+nothing was compiled, two sources that disagree, an accepted finding that has expired); or it is inconclusive. Red:
+something failed. Other warnings are something to gain and are counted beside the sentence: none makes it doubtful.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,12 @@ from dataclasses import replace
 
 from kgprof import model as m
 from kgprof.analysis.ranking import TRACED_TO_NAME, Remark, fastest
+from kgprof.collectors import rule_of
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 WORST_LAST = (OK, ATTENTION, INCONCLUSIVE)  # of what a verdict is made of; a failure is a headline
+DOUBTS = (m.Topic.COVERAGE, m.Topic.SOURCES, m.Topic.RESULTS)  # warnings about what the report rests on
 SPOILED_FROM = 0.5  # of the work: so much of it undecided is said before anything else
 
 
@@ -40,11 +48,11 @@ def verdict(
     if actions and any(run.script is not None and run.script.step for run in runs):
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {actions[0].text}")
     answer, *rest = remarks
-    trust = "; ".join((*answer.notes, *(remark.text for remark in rest)))
+    doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
+    trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
     if not headlines:
-        levels = {finding.level for finding in findings}
         statuses = [remark.status for remark in remarks]
-        statuses += [ATTENTION] if m.Level.WARNING in levels or expired or lead else []
+        statuses += [ATTENTION] if expired or lead or doubts else []
         status = max(statuses, key=WORST_LAST.index)
         notes = (*expired, *_by_message(findings))
         return m.Verdict(status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes))

@@ -12,6 +12,7 @@ from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.capture_advice import advise
 from kgprof.analysis.redaction import redacted_report
+from kgprof.cli import terminal
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
@@ -80,7 +81,9 @@ def captured(
         texts = {FILES[0]: m.encode_json(report).decode(), FILES[1]: sheet.html(shown)}
         store.write_reports(work.folder, texts)
         page = work.finish() / FILES[1]
-    emit_sheet(outputs, shown, report, job=context.job, otherwise=f"{sheet.text(shown).rstrip()}\n\n{page}")
+    emit_sheet(
+        outputs, shown, report, job=context.job, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}"
+    )
     if not report.tried and not report.interrupted:
         why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
         say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")

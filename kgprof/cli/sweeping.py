@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted_report
+from kgprof.cli import terminal
 from kgprof.cli.options import Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
@@ -99,7 +101,7 @@ def swept(
         output = work.finish()
     complain(found)
     if not quiet:
-        progress.tell(printers.text(page))
+        progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
     return exit_code(found)
 
@@ -251,5 +253,5 @@ def advised(
     memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
     inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
-    emit_sheet(outputs, page, found, job=context.job, otherwise=printers.text(page))
+    emit_sheet(outputs, page, found, job=context.job, otherwise=terminal.sheet(page, sys.stdout))
     return EXIT_OK

@@ -10,6 +10,8 @@ from typing import TextIO
 
 from kgprof import model as m
 from kgprof.progress import is_terminal
+from kgprof.render import sheet as sheets
+from kgprof.render.sheet import Sheet
 from kgprof.render.text import WIDTH, Text
 
 NARROWEST, WIDEST = 40, 200  # columns
@@ -28,6 +30,12 @@ def text(profile: m.Profile, *, verbose: bool, stream: TextIO | None = None) -> 
     stream = sys.stdout if stream is None else stream
     color, width = layout(stream)
     return Text(color=color, width=width, brief=is_terminal(stream) and not verbose).render(profile)
+
+
+def sheet(shown: Sheet, stream: TextIO | None) -> str:
+    """A capture or a sweep, in the stream's own width and colour."""
+    color, width = layout(stream)
+    return sheets.text(shown, color=color, width=width)
 
 
 def linked(path: str) -> str:

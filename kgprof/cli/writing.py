@@ -238,6 +238,8 @@ def emit_sheet(
     text = otherwise
     for output in outputs:
         made = m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
+        if output.form == "text" and output.path is None:
+            made = terminal.sheet(page, sys.stdout)
         if output.path is not None:
             store.write_reports(output.path.parent, {output.path.name: made})
         else:

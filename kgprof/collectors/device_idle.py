@@ -23,7 +23,7 @@ from kgprof.collectors import (
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.wording import figure
+from kgprof.wording import figure, plural
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
@@ -161,7 +161,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     message = f"{idle} ({work}, no launches)"
     if event.launches:
         each = event.step_us / event.launches
-        message = f"{idle} ({work}, {figure(event.launches)} launches, one every {figure(each)} µs)"
+        message = f"{idle} ({work}, {plural(event.launches, 'launch', 'launches')}, one every {figure(each)} µs)"
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
     if event.host_spans:

@@ -29,6 +29,7 @@ from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import is_resumed, user_function
 from kgprof.reading.structured_trace import RunTrace, compile_id
+from kgprof.wording import plural
 
 SOURCES_DISAGREE = m.Rule(
     id="KGP503",
@@ -185,7 +186,7 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     seen = syncs.syncs_per_step(events, run.key)
     if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
         calls = f"the trace has {waited:g} per step"
-        yield _disagreement(run.key, "waits", None, f"the hooks saw {seen:g} syncs per step, but {calls}")
+        yield _disagreement(run.key, "waits", None, f"the hooks saw {plural(seen, 'sync')} per step, but {calls}")
 
 
 def _disagreement(run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str) -> Disagreement:

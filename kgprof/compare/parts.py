@@ -147,14 +147,14 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
         which = f"{plural(len(changed), 'kernel')} on both sides, {short_name(largest.name, _NAME)} first"
         text, us = (
-            f"{short(more, sign='+')} launches per step of {which}",
+            f"{plural(more, 'launch', 'launches', sign='+')} per step of {which}",
             sum(kernel.launches_us for kernel in changed),
         )
         yield Part(kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
     for kernel in kernels:
         name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
         each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} µs per launch"
-        text = f"{name}: {each}, {short(kernel.after)} launches per step"
+        text = f"{name}: {each}, {plural(kernel.after, 'launch', 'launches')} per step"
         yield Part(kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name))
 
 
@@ -164,7 +164,8 @@ def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         return
     new, gone = [kernel for kernel in kernels if kernel.after], [kernel for kernel in kernels if not kernel.after]
     more, us = sum(kernel.more for kernel in kernels), sum(kernel.delta_us for kernel in kernels)
-    text = f"{short(sum(kernel.after for kernel in new), 4)} launches per step of {plural(len(new), 'new kernel')}"
+    launched = plural(sum(kernel.after for kernel in new), "launch", "launches", digits=4)
+    text = f"{launched} per step of {plural(len(new), 'new kernel')}"
     if gone:
         text += f" replacing {short(sum(kernel.before for kernel in gone), 4)} of {len(gone)}"
     location = None
@@ -396,8 +397,7 @@ class _Steps:
         """More steps, and what they cost. Where each takes less than before (a smaller batch), what both come to."""
         if self.after <= self.before:
             return "", 0.0
-        figure = ",.0f" if self.per == m.TimeOf.EVALUATION else ",.3g"
-        text = f"{self.after:{figure}} steps per {self.per}, {self.before:{figure}} in base"
+        text = f"{plural(self.after, 'step')} per {self.per}, {short(self.before)} in base"
         if self.us is None:
             return text, 0.0
         before_us, after_us = self.us

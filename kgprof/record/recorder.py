@@ -221,8 +221,9 @@ class Recorder:
         ended = self._start(Task.MEASURE, key)
         step = times.step_time(recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
         if isinstance(step, m.Spread):
-            said = f"{times.PER_STEP.say(step.median)}, median of {plural(step.samples, 'step')}"
-            self._progress.result(said if ended.outcome == "ok" else f"{said}; then {ended.words}", key)
+            median, died = times.PER_STEP.say(step.median), "" if ended.outcome == "ok" else f"; then {ended.words}"
+            said = f"{median}, median of {plural(step.samples, 'step')}{died}"
+            self._progress.result(said, key, short=f"{median}{died}")
         elif ended.outcome != "ok":
             self._progress.result(ended.words, key)
         return ended.outcome == "ok"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
-from kgprof.render.quantity import figure, ratio, size
+from kgprof.render.quantity import ratio, size
 from kgprof.render.summary import RunColumn
 from kgprof.render.table import Cell, known, number
 from kgprof.wording import plural
@@ -45,7 +45,7 @@ def line(run: m.RunReport) -> str:
     if isinstance(over, int) and said:
         said[0] += f" ({signed(over)} over eager)"
     if not isinstance(run.memory.syncs_per_step, m.Skipped):
-        said.append(f"{figure(run.memory.syncs_per_step)} syncs/step")
+        said.append(f"{plural(run.memory.syncs_per_step, 'sync')}/step")
     return ", ".join(said)
 
 

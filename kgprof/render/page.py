@@ -155,9 +155,9 @@ def _status_word(profile: m.Profile, found: FindingList) -> str:
         return "Regression"
     lines = [line for group in found.groups if group.level == m.Level.WARNING for line in (*group.lines, *group.folded)]
     warned = sum(not line.accepted for line in lines)
-    if status is m.VerdictStatus.ATTENTION and warned and not profile.verdict.lead:
-        return plural(warned, "warning")
-    return "OK" if status is m.VerdictStatus.OK else status.capitalize()
+    if status is m.VerdictStatus.OK:
+        return f"OK, {plural(warned, 'warning')}" if warned and profile.comparison is None else "OK"
+    return status.capitalize()
 
 
 def _heading(profile: m.Profile) -> str:

@@ -12,7 +12,7 @@ from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, percent, ratio, size
 from kgprof.render.table import Block, Cell, Row, Table, known, missing, number, plain, row, share, whole
-from kgprof.wording import middle_out, plural, relative
+from kgprof.wording import middle_out, plural, relative, short
 
 _NAME = 60  # characters of a kernel or a configuration
 IN_TERMINAL = ("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "GB/s")
@@ -56,8 +56,8 @@ def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     for run in runs:
         if isinstance(run.fusion, m.Fusion) and isinstance(run.fusion.kernels, float):
             eager = run.fusion.eager_kernels
-            beside = f"; {run.key.strategy}.{m.EAGER}: {figure(eager)}" if isinstance(eager, float) else ""
-            notes.append(f"{run.key.slug}: {figure(run.fusion.kernels)} kernels per step in TRACE{beside}")
+            beside = f"; {run.key.strategy}.{m.EAGER}: {short(eager)}" if isinstance(eager, float) else ""
+            notes.append(f"{run.key.slug}: {plural(run.fusion.kernels, 'kernel')} per step in TRACE{beside}")
     if more := len(graphs) - limits.lines:
         notes += [f"{more:,} more graphs in report.json."] if more > 0 else []
     headings = (

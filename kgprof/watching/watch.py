@@ -272,9 +272,9 @@ class Watch:
 
     def _head(self) -> str:
         reads = self.syncs_per_step
-        words = "syncs per step not observed" if isinstance(reads, m.Skipped) else f"{reads:g} syncs per step"
+        words = "syncs per step not observed" if isinstance(reads, m.Skipped) else f"{plural(reads, 'sync')} per step"
         findings = plural(len(self.findings), "finding") if self.findings else "no finding"
-        return f"kgprof.watch {self._name}: {findings} in {self.steps} steps, {words}"
+        return f"kgprof.watch {self._name}: {findings} in {plural(self.steps, 'step')}, {words}"
 
     def _repr_html_(self) -> str:
         cells = ((html.escape(place_of(f)), f.rule, f.level, html.escape(f.message)) for f in self.findings)

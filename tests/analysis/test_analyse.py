@@ -10,13 +10,17 @@ import msgspec
 import pytest
 
 from kgprof.analysis import LOG_LIMIT_BYTES, analyse
+from kgprof.analysis.verdict import verdict
+from kgprof.collectors import RULES
 from kgprof.model import (
     AcceptedEntry,
     CompileSummary,
     Exit,
+    Finding,
     FlameGraph,
     HostBreakdown,
     KernelBreakdown,
+    Level,
     Omission,
     Options,
     PassName,
@@ -24,6 +28,7 @@ from kgprof.model import (
     RunKey,
     RunReport,
     Skipped,
+    Topic,
     Verdict,
     encode_json,
 )
@@ -286,6 +291,22 @@ def test_a_mode_that_compiled_nothing_needs_attention() -> None:
 
     assert found.status == "attention"
     assert found.reasons == ("fused.default: mode default was requested, but nothing was compiled",)
+
+
+def test_warnings_alone_leave_a_true_sentence_green() -> None:
+    """What could be gained is counted beside it; what the report rests on is not in doubt."""
+    rules = {rule.topic: rule.id for rule in RULES}
+    findings = {
+        topic: Finding(rule=rules[topic], level=Level.WARNING, message=f"about {topic}", run=FUSED)
+        for topic in (Topic.SYNCS, Topic.COVERAGE, Topic.SOURCES)
+    }
+    runs = analyse(recording(run(EAGER), run(FUSED, evaluation_s=0.2))).runs
+
+    found = {topic: verdict(runs, [each], baseline=EAGER, interrupted=False) for topic, each in findings.items()}
+
+    assert [found[topic].status for topic in findings] == ["ok", "attention", "attention"]
+    assert "about coverage" in found[Topic.COVERAGE].trust  # amber says why
+    assert "about syncs" not in found[Topic.SYNCS].trust
 
 
 def test_a_finding_of_several_runs_is_one_reason() -> None:

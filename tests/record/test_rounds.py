@@ -75,7 +75,7 @@ class Children:
     def phase(self, name: str, key: RunKey | None) -> None:
         self.phases.append(name)
 
-    def result(self, text: str, key: RunKey) -> None:
+    def result(self, text: str, key: RunKey, *, short: str = "") -> None:
         self.results.append(f"after {self.started[-1][0]} {key.slug}: {text}")
 
 

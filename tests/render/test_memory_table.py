@@ -61,7 +61,7 @@ def test_a_run_in_a_line() -> None:
     )
     bare = msgspec.structs.replace(known, peaks=NONE, over_eager_bytes=NONE, syncs_per_step=NONE)
 
-    assert line(with_memory(known)) == "peak 3.00 GiB allocated (-1.00 MiB over eager), 1.50 syncs/step"
+    assert line(with_memory(known)) == "peak 3.00 GiB allocated (-1.00 MiB over eager), 1.5 syncs/step"
     assert line(with_memory(bare)) == line(with_memory(NONE)) == ""
 
 

@@ -62,7 +62,7 @@ def test_a_graph_beside_eager_mode() -> None:
     )
     assert table.rows[0].cells[2].details == ("4 generated", "1 of unknown size")
     assert table.rows[0].cells[6].title == "1 of unknown size"
-    assert notes(blocks) == ("batched.default: 9.00 kernels per step in TRACE; batched.eager: 10.0",)
+    assert notes(blocks) == ("batched.default: 9 kernels per step in TRACE; batched.eager: 10",)
 
 
 @pytest.mark.parametrize(("needed", "shown"), [(493_922_320 // 2, "2.00×"), (0, DASH)])
