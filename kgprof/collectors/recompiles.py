@@ -486,7 +486,7 @@ def _finding(
             ]
         ),
         cost=_cost(recompiles),
-        names=tuple(dict.fromkeys(name for guard in guards for name in (guard.source, guard.expected) if name)),
+        names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
         fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
 

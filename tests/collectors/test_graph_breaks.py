@@ -81,6 +81,7 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
             "Hint: Avoid calling builtin `print`.\n"
             "Hint: Please report an issue to PyTorch."
         ),
+        names=("print",),
         fingerprint=found.fingerprint,
         cost=UNTRACED,
     )

@@ -193,5 +193,6 @@ def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:
         message="the compiled Model.step writes to its argument x, by an operator whose line was not observed",
         run=written_tensors.recording().runs[0].key,
         location=written.place(written.FILE, written.STEP_DEF, "step"),
+        names=("x",),
         fingerprint=finding.fingerprint,
     )

@@ -93,6 +93,7 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         count=1,
         related=(CALL_SITE,),
         detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
+        names=("x",),
         fingerprint=found.fingerprint,
         cost=FindingCost(value=0.5, unit="s", what="compile time in all", measured_in=(PassName.COMPILE,), samples=1),
         one_off=True,

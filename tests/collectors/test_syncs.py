@@ -497,8 +497,8 @@ def test_a_trace_that_has_the_waits_that_the_hooks_saw_is_no_contradiction(
     ("reads", "waits", "words"),
     [
         ((), 4, "the hooks saw 0 syncs per step, but the trace has 1 per step"),
-        (SEEN, 0, "the hooks saw 1 syncs per step, but the trace has 0 per step"),
-        (SEEN, 10, "the hooks saw 1 syncs per step, but the trace has 2.5 per step"),
+        (SEEN, 0, "the hooks saw 1 sync per step, but the trace has 0 per step"),
+        (SEEN, 10, "the hooks saw 1 sync per step, but the trace has 2.5 per step"),
     ],
 )
 def test_a_trace_with_other_waits_contradicts(
