@@ -135,7 +135,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 
     question = m.decode_json(question_json, Question)
     with ExitStack() as stack:
-        workload, session = stack.enter_context(prepared(question, options))
+        workload, session, part = stack.enter_context(prepared(question, options))
         gradients = stack.enter_context(Gradients())
         if question.rung is m.Rung.FLOAT64:
             referee.widen(referee.live(torch.Tensor))
@@ -179,7 +179,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
             tensors=tuple(found[:KEPT]),
             agreement=agreement,
             metrics=tuple(metrics),
-            note=gradients.note,
+            note=part or gradients.note,
         )
     )
 
@@ -187,13 +187,17 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 @contextmanager
 def prepared(
     question: Question, options: m.Options, instead: Callable[..., object] | str = ""
-) -> Iterator[tuple[Workload, Session]]:
-    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step."""
+) -> Iterator[tuple[Workload, Session, str]]:
+    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step.
+
+    The string says which part of it, if a part is enough.
+    """
     import torch
     from torch._inductor import config
 
     from kgprof.workloads import loading
     from kgprof.workloads.backend import as_in, in_place_of_inductor
+    from kgprof.workloads.protocol import DivisibleWorkload
 
     cell, rung = question.cell, question.rung
     if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
@@ -207,9 +211,10 @@ def prepared(
     with recording, as_in(cell, device.type), config.patch(fallback_random=True):
         seed_everything(options.seed)
         workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
+        workload, part = workload.part() if isinstance(workload, DivisibleWorkload) else (workload, "")
         offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
         key = m.RunKey(strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS)
-        yield workload, workload.prepare(key, device)
+        yield workload, workload.prepare(key, device), part
 
 
 class Gradients:
