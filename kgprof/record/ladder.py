@@ -72,7 +72,8 @@ def climb(
 ) -> m.Ladder | m.Skipped:
     """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Each process has ``options.timeout_s``; none is begun after ``until``, of ``time.monotonic``. Raises
+    Each process has ``options.timeout_s``; none is begun that ends, if it takes as long as the one before, after
+    ``until``, of ``time.monotonic``. Raises
     KeyboardInterrupt where a signal came.
     """
     from kgprof.record import minifier
@@ -88,14 +89,17 @@ def climb(
         rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
     )
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
+    ended, took_s = time.monotonic(), 0.0
     for rung in m.Rung:
         if rung is not m.Rung.MODE or own:
-            if time.monotonic() > until:
+            if ended + took_s > until:
                 rungs[rung] = TIME_UP
                 continue
             on_phase(f"correctness ladder: {rung}")
             asked = msgspec.structs.replace(question, rung=rung)
             rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
+            began, ended = ended, time.monotonic()
+            took_s = ended - began
     first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:

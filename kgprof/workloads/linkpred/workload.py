@@ -114,7 +114,12 @@ class LinkPrediction:
         replays = Replays(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
         options = self.options
         judge = Judge(replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype)
-        return judge.agreement(results, baseline)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # thousands of tiny operators: two threads would wait for each other in each of them
+        try:
+            return judge.agreement(results, baseline)
+        finally:
+            torch.set_num_threads(threads)
 
     def problem(self, device: torch.device) -> Problem:
         """The engine, the policy and the candidates on ``device``."""
