@@ -8,10 +8,10 @@ max-autotune-no-cudagraphs (on a GPU: in reduce-overhead), and each is checked r
 FOLDER has is not made again, and what the output has is not checked again, so that both can be interrupted.
 
 Each cell of each sweep runs once more, in a fresh process with cold compiler caches, through nothing of kgprof's but
-the loading of the workload: a plain loop that notes the wall clock every CHUNK steps. Where a compiled cell's
-cumulative time falls below eager's for good is the measured break-even; it is inside if the sweep's interval holds it.
-The time at the sweep's number of executions is what brute force would choose by. A run that is stopped after --seconds
-goes on in a straight line with the slope of its second half, and is marked.
+the loading of the workload: a plain loop by the wall clock, CHUNK steps at a time in turn over the cells. Where a
+compiled cell's cumulative time falls below eager's for good is the measured break-even; it is inside if the sweep's
+interval holds it. The time at the sweep's number of executions is what brute force would choose by. A run that is
+stopped after --seconds goes on in a straight line with the slope of its second half, and is marked.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ NOISE = 0.05  # two totals closer than this are level
 FUNCTIONS, EXECUTIONS = Path(__file__).with_name("sweep_functions.py"), {"cpu": 2_000, "cuda": 10_000}
 
 
-def child(question: str, seconds: float, most: int) -> None:
-    """Prints the cumulative seconds after 1 step, and after each CHUNK of steps."""
+def child(question: str) -> None:
+    """For each line of stdin, a number of steps, the seconds that they took."""
     import torch
 
     from kgprof import model as m
@@ -53,15 +53,14 @@ def child(question: str, seconds: float, most: int) -> None:
         modes = next(each.modes for each in workload.strategies() if each.name == asked.strategy)
         mode = cell.mode if cell.mode in modes else m.AS_IS
         session = workload.prepare(m.RunKey(strategy=asked.strategy, mode=mode), device)
-        began, at = time.perf_counter(), [(0, 0.0)]
-        while at[-1][0] < most and at[-1][1] < seconds:
-            count = 1 if at[-1][0] < 3 else CHUNK
+        print("READY", flush=True)
+        for count in map(int, sys.stdin):
+            began = time.perf_counter()
             for _ in range(count):
                 session.step()
             if device.type == "cuda":
                 torch.cuda.synchronize()
-            at.append((at[-1][0] + count, time.perf_counter() - began))
-    print("CURVE", json.dumps(at))
+            print("TOOK", time.perf_counter() - began, flush=True)
 
 
 class Curve:
@@ -93,17 +92,52 @@ def crossing(compiled: Curve, eager: Curve) -> float | None:
     return end + (compiled.at(end) - eager.at(end)) / (eager.slope - compiled.slope)
 
 
-def run(sweep: Path, cell: dict[str, Any], seconds: float, most: int) -> Curve:
-    with tempfile.TemporaryDirectory() as caches:
+class Running:
+    """One cell in a fresh process with cold compiler caches, which waits while another one has its turn."""
+
+    def __init__(self, sweep: Path, cell: dict[str, Any], caches: str) -> None:
         private = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
         private["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # as a sweep has it: the probe is paid once for a machine
         environment = {**os.environ, **private, "CELL": json.dumps(cell)}
-        command = [sys.executable, __file__, "--child", str(sweep), "--seconds", str(seconds), "--most", str(most)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("CURVE ")), None)
-    if line is None:
-        raise SystemExit(f"{cell} of {sweep} did not run:\n{done.stderr[-2000:]}")
-    return Curve(json.loads(line.removeprefix("CURVE ")))
+        command = [sys.executable, __file__, "--child", str(sweep)]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.points = [[0.0, 0.0]]
+        self.said("READY")
+
+    def said(self, word: str) -> str:
+        assert self.process.stdout is not None
+        found = next((line for line in self.process.stdout if line.startswith(word)), None)
+        if found is None:
+            raise SystemExit(f"a cell did not run: exit code {self.process.wait()}")
+        return found.removeprefix(word)
+
+    def take(self, count: int) -> None:
+        assert self.process.stdin is not None
+        print(count, file=self.process.stdin, flush=True)
+        steps, seconds = self.points[-1]
+        self.points.append([steps + count, seconds + float(self.said("TOOK"))])
+
+
+def run(sweep: Path, cells: Sequence[dict[str, Any]], seconds: float, most: int) -> list[Curve]:
+    """All cells of a workload, a CHUNK of steps each in turn: a machine that others use is as busy for all of them."""
+    with tempfile.TemporaryDirectory() as caches:
+        running = [Running(sweep, cell, f"{caches}/{number}") for number, cell in enumerate(cells)]
+        for each in running:
+            for _ in range(3):
+                each.take(1)
+        began = [each.points[-1][1] for each in running]
+        while going := [
+            each
+            for each, start_s in zip(running, began, strict=True)
+            if each.points[-1][0] < most and each.points[-1][1] - start_s < seconds
+        ]:
+            for each in going:
+                each.take(CHUNK)
+        for each in running:
+            each.process.communicate()
+    return [Curve(each.points) for each in running]
 
 
 def check(folder: Path, seconds: float) -> dict[str, Any]:
@@ -117,7 +151,7 @@ def check(folder: Path, seconds: float) -> dict[str, Any]:
     executions = sweep["executions"]
     wanted = [each["break_even"].get("high", 0) * 1.2 for each in worths]
     most = int(max([executions, *wanted]))
-    curves = [(each, run(file, each["cell"], seconds, most)) for each in worths]
+    curves = list(zip(worths, run(file, [each["cell"] for each in worths], seconds, most), strict=True))
     eager = next(curve for each, curve in curves if each["cell"]["mode"] == "eager")
     rows = []
     for each, curve in curves:
@@ -173,11 +207,10 @@ def main() -> int:
     parser.add_argument("--name", action="append", default=[], help="of sweep_functions.py; all by default")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--child")
     given = parser.parse_args()
     if given.child:
-        child(given.child, given.seconds, given.most)
+        child(given.child)
         return 0
     checked = json.loads(given.output.read_text()) if given.output and given.output.exists() else []
     done = {each["workload"].rpartition(":")[2] for each in checked}

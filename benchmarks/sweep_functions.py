@@ -1,6 +1,6 @@
-"""Eight steps, of which a sweep's verdict and break-even are checked by running them: sweep_check.py --make.
+"""Nine steps, of which a sweep's verdict and break-even are checked by running them: sweep_check.py --make.
 
-In six of them fusion saves much, so that compiling pays within seconds; in two a library does the work, so it does not.
+In seven of them fusion saves much, so that compiling pays within seconds; in two a library does the work, so it does not.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ def mixed() -> torch.Tensor:
     return torch.where(second > 1, second.reciprocal(), second * second).sum(0)
 
 
+def chained() -> torch.Tensor:
+    result = x
+    for _ in range(10):
+        result = torch.relu(result * scale + bias)
+    return result
+
+
 def product() -> torch.Tensor:
     return tall @ wide
 
@@ -68,5 +75,5 @@ def layers() -> torch.Tensor:
     return made
 
 
-PAYS = ("polynomial", "normalized", "softened", "many_small", "distances", "mixed")
+PAYS = ("polynomial", "normalized", "softened", "many_small", "distances", "mixed", "chained")
 DOES_NOT = ("product", "layers")

@@ -42,6 +42,8 @@ NO_START = m.Skipped(reason="no process with cold caches was measured")
 NEVER = m.Skipped(reason="a step is not faster")
 NOT_KNOWN = m.Skipped(reason="the gain of a step is within the noise between processes")
 ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats 3 makes three")
+NOTHING_PAID = m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
+PREDICTED = ("break_even", "of_100", "returns")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 Floats = npt.NDArray[np.float64]
 
@@ -263,51 +265,32 @@ class Sample(NamedTuple):
     step_noise: Noise | None
 
 
-class Prediction:
-    """Of two new processes, one of each cell: when the first one has taken less time, and what it saves.
+def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate | m.Skipped]:
+    """Of two new processes: after how many steps the first has taken less time ("never" and "not known" where a step's
+    gain is below zero, or holds it), the seconds that 100 steps save, and (saved - paid) / paid after ``steps``.
 
-    Start and step vary between processes; both are taken as log-normal. n samples whose logarithms have the mean x and
-    the deviation s predict a further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn,
-    Escobar: Statistical Intervals, 2nd ed. 2017, section 4.6). s is that of all cells together, which one machine makes
-    noisy, or the cell's own if that is larger. The break-even is a ratio of differences of four such figures: DRAWS of
-    each, from a fixed seed, give its distribution, of which the middle 95 % are the interval. A ratio whose denominator
-    may be zero has no bounded one (Fieller 1954).
+    Start and step are log-normal over processes. n samples whose logarithms have mean x and deviation s predict a
+    further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn, Escobar: Statistical
+    Intervals, 2nd ed. 2017, section 4.6). s is that of all cells together, which one machine makes noisy, or the cell's
+    own if that is larger. DRAWS of each, from a fixed seed, give the distribution of the ratio of differences, of which
+    the middle 95 % are the interval. If the denominator may be zero there is no bounded one (Fieller 1954).
     """
-
-    def __init__(self, cell: Sample, other: Sample) -> None:
-        self.lacking: m.Skipped | None = None
-        random, sides = np.random.default_rng(SEED), list[tuple[Floats, Floats]]()
-        for each in (cell, other):
-            if each.start_noise is None or each.step_noise is None or not each.first_s:
-                self.lacking = ONE_START if each.first_s else NO_START
-                return
-            step_us = _drawn(each.step_us, each.step_noise, random)
-            sides.append((_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us))
-        (mine_s, mine_us), (theirs_s, theirs_us) = sides
-        self._paid_s, self._saved_us = mine_s - theirs_s, theirs_us - mine_us
-
-    def crossing(self) -> m.Estimate | m.Skipped:
-        """Steps after which both have taken equally long. "Never" and "not known" where the gain of a step is
-        below zero, or holds it."""
-        if self.lacking is not None:
-            return self.lacking
-        lost = float((self._saved_us[1:] <= 0).mean())
-        if lost > TAIL:
-            return NEVER if lost >= 1 - TAIL else NOT_KNOWN
-        saved_us = np.where(self._saved_us > 0, self._saved_us, np.nan)
-        return _middle(np.nan_to_num(np.maximum(self._paid_s, 0) * 1e6 / saved_us, nan=np.inf), "steps")
-
-    def benefit(self, steps: int) -> m.Estimate | m.Skipped:
-        """Seconds saved by so many steps, the start paid; negative: a loss."""
-        return self.lacking or _middle(steps * self._saved_us / 1e6 - self._paid_s, "s")
-
-    def returned(self, steps: int) -> m.Estimate | m.Skipped:
-        """(saved - paid) / paid after so many steps; 0 is the break-even. Skipped where nothing may be paid."""
-        if self.lacking is not None:
-            return self.lacking
-        if float((self._paid_s <= 0).mean()) > TAIL:
-            return m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
-        return _middle(steps * self._saved_us / 1e6 / np.where(self._paid_s > 0, self._paid_s, np.inf) - 1, "times")
+    random, sides = np.random.default_rng(SEED), list[tuple[Floats, Floats]]()
+    for each in (cell, other):
+        if each.start_noise is None or each.step_noise is None or not each.first_s:
+            return dict.fromkeys(PREDICTED, ONE_START if each.first_s else NO_START)
+        step_us = _drawn(each.step_us, each.step_noise, random)
+        sides.append((_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us))
+    paid_s, saved_s = sides[0][0] - sides[1][0], (sides[1][1] - sides[0][1]) / 1e6
+    lost, free = (float((each[1:] <= 0).mean()) for each in (saved_s, paid_s))
+    even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
+    rate = steps * saved_s / np.where(paid_s > 0, paid_s, np.inf) - 1
+    unpaid = NEVER if lost > 1 - TAIL else NOT_KNOWN
+    return {
+        "break_even": _middle(np.nan_to_num(even, nan=np.inf), "steps") if lost < TAIL else unpaid,
+        "of_100": _middle(100 * saved_s - paid_s, "s"),
+        "returns": _middle(rate, "times") if free < TAIL else NOTHING_PAID,
+    }
 
 
 def _drawn(samples: Sequence[float], noise: Noise, random: np.random.Generator) -> Floats:

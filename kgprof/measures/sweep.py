@@ -13,7 +13,7 @@ from statistics import fmean, median
 import msgspec
 
 from kgprof import model as m
-from kgprof.measures.economics import NO_START, Noise, Prediction, Sample, tier, total
+from kgprof.measures.economics import NO_START, Noise, Sample, predicted, tier, total
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
@@ -170,13 +170,8 @@ def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, m.
     ratio = m.Estimate(
         value=other.value / step.value, low=other.low / step.high, high=other.high / step.low, unit="times"
     )
-    made: dict[str, m.Estimate | m.Skipped] = {"speedup": ratio}
-    for name, cold in (("break_even", True), ("break_even_warm", False)):
-        predicted = Prediction(part.sample(cold=cold), eager.sample(cold=cold))
-        made[name] = predicted.crossing()
-        if cold:
-            made["of_100"], made["returns"] = predicted.benefit(100), predicted.returned(executions)
-    return made
+    cold, warm = (predicted(part.sample(cold=each), eager.sample(cold=each), executions) for each in (True, False))
+    return {"speedup": ratio, **cold, "break_even_warm": warm["break_even"]}
 
 
 def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
@@ -194,7 +189,7 @@ def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m
     if not sooner:
         return None, m.Skipped(reason="no other cell starts sooner")
     _, best = min(sooner, key=lambda each: each[0])
-    return best.cell, Prediction(part.sample(cold=True), best.sample(cold=True)).crossing()
+    return best.cell, predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
 
 
 # ---------------------------------------------------------------- which one

@@ -161,7 +161,7 @@ class SweepQuestion(Model, frozen=True, kw_only=True):
 
 
 class Estimate(Tagged, frozen=True, kw_only=True, tag="estimate"):
-    """A figure made of several measured ones. ``low`` and ``high``: extremes; of a break-even 95 % of predictions."""
+    """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of predictions."""
 
     value: float
     low: float

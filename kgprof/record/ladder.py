@@ -72,7 +72,8 @@ def climb(
 ) -> m.Ladder | m.Skipped:
     """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Each process has ``options.timeout_s``; none is begun after ``until``, of ``time.monotonic``. Raises
+    Each process has ``options.timeout_s``; none is begun that ends, if it takes as long as the one before, after
+    ``until``, of ``time.monotonic``. Raises
     KeyboardInterrupt where a signal came.
     """
     from kgprof.record import minifier
@@ -88,14 +89,17 @@ def climb(
         rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
     )
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
+    ended, took_s = time.monotonic(), 0.0
     for rung in m.Rung:
         if rung is not m.Rung.MODE or own:
-            if time.monotonic() > until:
+            if ended + took_s > until:
                 rungs[rung] = TIME_UP
                 continue
             on_phase(f"correctness ladder: {rung}")
             asked = msgspec.structs.replace(question, rung=rung)
             rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
+            began, ended = ended, time.monotonic()
+            took_s = ended - began
     first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:
@@ -135,7 +139,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 
     question = m.decode_json(question_json, Question)
     with ExitStack() as stack:
-        workload, session = stack.enter_context(prepared(question, options))
+        workload, session, part = stack.enter_context(prepared(question, options))
         gradients = stack.enter_context(Gradients())
         if question.rung is m.Rung.FLOAT64:
             referee.widen(referee.live(torch.Tensor))
@@ -179,7 +183,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
             tensors=tuple(found[:KEPT]),
             agreement=agreement,
             metrics=tuple(metrics),
-            note=gradients.note,
+            note=part or gradients.note,
         )
     )
 
@@ -187,13 +191,17 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 @contextmanager
 def prepared(
     question: Question, options: m.Options, instead: Callable[..., object] | str = ""
-) -> Iterator[tuple[Workload, Session]]:
-    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step."""
+) -> Iterator[tuple[Workload, Session, str]]:
+    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step.
+
+    The string says which part of it, if a part is enough.
+    """
     import torch
     from torch._inductor import config
 
     from kgprof.workloads import loading
     from kgprof.workloads.backend import as_in, in_place_of_inductor
+    from kgprof.workloads.protocol import DivisibleWorkload
 
     cell, rung = question.cell, question.rung
     if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
@@ -207,9 +215,10 @@ def prepared(
     with recording, as_in(cell, device.type), config.patch(fallback_random=True):
         seed_everything(options.seed)
         workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
+        workload, part = workload.part() if isinstance(workload, DivisibleWorkload) else (workload, "")
         offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
         key = m.RunKey(strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS)
-        yield workload, workload.prepare(key, device)
+        yield workload, workload.prepare(key, device), part
 
 
 class Gradients:

@@ -192,7 +192,7 @@ def recorded(question: Question, options: m.Options) -> list[tuple[torch.fx.Grap
 
         return call
 
-    with prepared(question, options, recording) as (_, session):
+    with prepared(question, options, recording) as (_, session, _):
         if isinstance(session, EvaluationSession):
             session.evaluate(lambda: None)
         else:

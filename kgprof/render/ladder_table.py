@@ -31,7 +31,9 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title=title, blocks=(("Not checked", ladder.reason),))
-    return Section(title=title, blocks=(*_answer(ladder), _rungs(ladder), *_tensors(ladder)), intro=_RULE)
+    judged = (found for _, found in ladder.rungs if isinstance(found, m.RungResult) and found.agreement is not None)
+    parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
+    return Section(title=title, blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), intro=_RULE)
 
 
 def _answer(ladder: m.Ladder) -> Iterator[Block]:

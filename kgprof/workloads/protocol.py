@@ -87,6 +87,14 @@ class WeighedWorkload(Workload, Protocol):
 
 
 @runtime_checkable
+class DivisibleWorkload(Workload, Protocol):
+    """A workload of which a part shows whether results are right."""
+
+    def part(self) -> tuple[Workload, str]:
+        """The part, and how much of it that is and what asks for all; itself and nothing where all was asked for."""
+
+
+@runtime_checkable
 class CountingWorkload(Workload, Protocol):
     """A workload that says what its work is counted in, so that reports have the time of a unit and units a second."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kgprof import model as m
-from kgprof.measures.economics import NEVER, NOT_KNOWN, ONE_START, Noise, Prediction, Sample, tier, total
+from kgprof.measures.economics import NEVER, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
 from kgprof.measures.sweep import ahead, weighed
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
 
@@ -41,9 +41,13 @@ def sample(
     return Sample(first_s, calls, steps, noise or Noise.pooled([first_s]), Noise.pooled([steps]))
 
 
+def compared(mine: Sample, other: Sample, executions: int = 10) -> dict[str, m.Estimate | m.Skipped]:
+    return predicted(mine, other, executions)
+
+
 def test_two_modes_are_equal_where_the_document_says() -> None:
     """S1: 240 s against 15 s of compiling, 4.2 ms against 5.0 ms a call: 281,250 calls."""
-    found = Prediction(sample(240, 4200), sample(15, 5000)).crossing()
+    found = compared(sample(240, 4200), sample(15, 5000))["break_even"]
 
     assert steps(found) == (281_250.0,) * 3
 
@@ -52,7 +56,7 @@ def test_one_side_that_varies_gives_the_interval_of_students_t() -> None:
     """95 % of one further start: 4.303 deviations of two degrees of freedom, times the root of 1 + 1/3."""
     starts = [10 * math.exp(apart) for apart in (-0.1, 0.0, 0.1)]
 
-    found = Prediction(sample(starts, 100, calls=0), sample(1e-9, 200, calls=0)).crossing()
+    found = compared(sample(starts, 100, calls=0), sample(1e-9, 200, calls=0))["break_even"]
 
     assert isinstance(found, m.Estimate)
     half = 4.303 * 0.1 * math.sqrt(4 / 3)
@@ -82,7 +86,7 @@ def test_a_new_pair_of_processes_crosses_within_the_interval_95_times_in_100(
         start_s, step_us, eager_s, eager_us = sides(3)
         steps = Noise.pooled([step_us, eager_us])
         mine = Sample(start_s, 0, step_us, Noise.pooled([start_s]), steps)
-        said = Prediction(mine, Sample(eager_s, 0, eager_us, Noise.pooled([eager_s]), steps)).crossing()
+        said = compared(mine, Sample(eager_s, 0, eager_us, Noise.pooled([eager_s]), steps))["break_even"]
 
         # when: both run once more
         (paid_s,), (us,), (eager_paid_s,), (other_us,) = sides(1)
@@ -96,42 +100,38 @@ def test_a_new_pair_of_processes_crosses_within_the_interval_95_times_in_100(
 
 
 def test_a_gain_that_may_be_zero_is_not_known_and_a_loss_never_pays() -> None:
-    noisy = Prediction(sample(9, [90, 100, 150]), sample(1, [140, 160, 200]))
+    noisy = compared(sample(9, [90, 100, 150]), sample(1, [140, 160, 200]))
 
-    assert noisy.crossing() == NOT_KNOWN
-    assert isinstance(noisy.benefit(100), m.Estimate)
-    assert Prediction(sample(9, 200), sample(1, 100)).crossing() == NEVER
+    assert noisy["break_even"] == NOT_KNOWN
+    assert isinstance(noisy["of_100"], m.Estimate)
+    assert compared(sample(9, 200), sample(1, 100))["break_even"] == NEVER
 
 
 def test_one_start_has_the_noise_of_the_others_or_no_interval() -> None:
     eager = sample(1, 200)
 
-    assert Prediction(sample([9], 100), eager).crossing() == ONE_START
-    found = Prediction(sample([9], 100, Noise(0.01, 8)), eager).crossing()
+    assert compared(sample([9], 100), eager)["break_even"] == ONE_START
+    found = compared(sample([9], 100, Noise(0.01, 8)), eager)["break_even"]
     assert isinstance(found, m.Estimate)
     assert found.low < 60_000 < found.value < 100_000 < found.high  # 9 s / exp(2.31 * 0.1 * 2**0.5) less 1 s
 
 
 def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
-    assert steps(Prediction(sample(1, 100), sample(2, 200)).crossing()) == (0.0, 0.0, 0.0)
+    assert steps(compared(sample(1, 100), sample(2, 200))["break_even"]) == (0.0, 0.0, 0.0)
 
 
 def test_the_benefit_of_steps_is_a_loss_before_the_break_even() -> None:
-    predicted = Prediction(sample(10, 100), sample(0, 200))
-
-    assert steps(predicted.benefit(100))[0] == pytest.approx(-9.99)
-    assert steps(predicted.benefit(100_000))[0] == pytest.approx(0.0, abs=1e-6)
+    assert steps(compared(sample(10, 100), sample(0, 200))["of_100"])[0] == pytest.approx(-9.99)
+    assert steps(compared(sample(0.01, 100), sample(0, 200))["of_100"])[0] == pytest.approx(0.0, abs=1e-6)
     assert total(estimate(10), estimate(100), 1_000).value == pytest.approx(10.1)
 
 
 def test_the_return_is_what_was_saved_over_what_was_paid() -> None:
     """After 200,000 steps: 20 s saved for 9 s paid. Nothing may have been paid: no rate."""
-    predicted = Prediction(sample([9, 10, 11], 100), sample(1, 200))
-
-    value, low, high = steps(predicted.returned(200_000))
+    value, low, high = steps(compared(sample([9, 10, 11], 100), sample(1, 200), 200_000)["returns"])
     assert value == pytest.approx(11 / 9, rel=1e-5)
     assert low < 1 < 1.5 < high
-    assert isinstance(Prediction(sample([1, 2, 9], 100), sample([1, 2, 9], 200)).returned(10), m.Skipped)
+    assert isinstance(compared(sample([1, 2, 9], 100), sample([1, 2, 9], 200))["returns"], m.Skipped)
 
 
 @pytest.mark.parametrize(

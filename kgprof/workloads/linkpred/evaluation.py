@@ -62,10 +62,8 @@ def main(args: Sequence[str]) -> tuple[str, int]:
     if os.environ.get("WORLD_SIZE", "1") != "1":
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
-            told = (
-                "WORLD_SIZE is set" if os.environ["WORLD_SIZE"].isdecimal() else "some of torchrun's variables are set"
-            )
-            raise UsageError(f"{told} and {missing[0]} is no number", hint="start several processes with torchrun")
+            hint = "start several processes with torchrun, which sets it"
+            raise UsageError(f"{missing[0]} must be a whole number where one of {', '.join(names)} is set", hint=hint)
         rank, world, local = (int(os.environ[name]) for name in names)
         processes = Processes(rank=rank, world=world, local=local)
         try:

@@ -214,7 +214,7 @@ def test_a_variable_of_torchrun_that_is_no_number(monkeypatch: pytest.MonkeyPatc
     for variable in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
         monkeypatch.setenv(variable, "two" if variable == name else "2")
 
-    with pytest.raises(UsageError, match=f"{name} is no number"):
+    with pytest.raises(UsageError, match=f"{name} must be a whole number"):
         evaluation.main([*ARGS])
 
 

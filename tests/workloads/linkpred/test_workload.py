@@ -17,7 +17,7 @@ from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.proof import FAILED, PROVED, UNFINISHED
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
-from kgprof.workloads.protocol import ComparableWorkload
+from kgprof.workloads.protocol import ComparableWorkload, DivisibleWorkload
 from tests.workloads.linkpred.evaluations import CPU, TREE, evaluate, one_thread, reference, workload
 
 BATCHED = RunKey(strategy="batched", mode="eager")
@@ -349,3 +349,13 @@ def test_float32_runs_agree_with_the_float64_reference_up_to_near_ties() -> None
     assert isinstance(verdict, RunAgreement)
     assert verdict.verdict in ("equal", "near-ties")
     assert "float32: near-tie below a top-2 gap of" in verdict.note
+
+
+def test_a_part_is_a_few_queries_unless_their_number_was_asked_for() -> None:
+    part, said = build([], 0).part()
+    chosen = build(["--queries", "40"], 0)
+
+    assert isinstance(chosen, DivisibleWorkload)
+    assert len(part.candidates.queries) == 16
+    assert said == "16 of 320 queries; all of them with `-- --queries 320`"
+    assert chosen.part() == (chosen, "")

@@ -14,7 +14,7 @@ from kgprof.workloads.linkpred.strategies.fused import fused_step
 
 class FusedSteps(SlotStrategy):
     name = "stepped"
-    summary = "As fused, several choices in one call; the host asks after each call whether all are done."
+    summary = "As fused, several choices in one call; after each call the CPU asks whether all are done."
 
     @staticmethod
     def room(batch_size: int, choices: int) -> int:
