@@ -250,7 +250,8 @@ def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_
     (finding,) = report["findings"]
     assert (finding["rule"], finding["fix"]) == ("KGP504", command)
     (run,) = report["runs"]
-    assert run["script"]["launched"] == [{"by": "torch.distributed.run", "processes": None, "command": command}]
+    launch = {"by": "torch.distributed.run", "processes": None, "command": command, "function": ""}
+    assert run["script"]["launched"] == [launch]
     assert "only launches other processes" in next(
         gap["reason"] for gap in report["omissions"] if "TIMING" in gap["what"]
     )

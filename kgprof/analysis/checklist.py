@@ -432,7 +432,8 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.Chec
         "copied-together",
         failed=[
             f"{slug}: {plural(round(cost.kernels), 'copy', 'copies')} per step for "
-            f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the buffers of each dtype with a torch._foreach_copy_ of their own"
+            f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the buffers "
+            "of each dtype with a torch._foreach_copy_ of their own"
             for slug, one, cost in costs
             if on_cuda and cost.kernels >= SEPARATE_COPIES and cost.kernels > one.dtypes
         ],

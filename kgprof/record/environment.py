@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -148,7 +148,10 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
             return m.Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
         kept = _kept()
         if kept is not None:
-            shutil.copytree(kept, cache, dirs_exist_ok=True)
+            try:
+                shutil.copytree(kept, cache, dirs_exist_ok=True)
+            except OSError:  # half a library would be one that does not work
+                shutil.rmtree(cache, ignore_errors=True)
         before, began = _libraries(cache), time.perf_counter()
         with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):  # asked for each file's place
             picked = cpu_vec_isa.pick_vec_isa()
@@ -157,12 +160,13 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
         if before and before == _libraries(cache):
             elapsed_s = m.Skipped(reason=f"an earlier run of kgprof compiled its files, kept in {kept}")
         elif kept is not None:
-            for file in (file for file in cache.rglob("*") if file.is_file()):
-                there = kept / file.relative_to(cache)
-                there.parent.mkdir(parents=True, exist_ok=True)
-                half = there.with_name(f"{there.name}.{os.getpid()}")  # another kgprof may be reading
-                shutil.copy2(file, half)
-                half.replace(there)
+            with suppress(OSError):  # the next run compiles them again
+                for file in (file for file in cache.rglob("*") if file.is_file()):
+                    there = kept / file.relative_to(cache)
+                    there.parent.mkdir(parents=True, exist_ok=True)
+                    half = there.with_name(f"{there.name}.{os.getpid()}")  # another kgprof may be reading
+                    shutil.copy2(file, half)
+                    half.replace(there)
         offered = [
             isa
             for isa in cpu_vec_isa.supported_vec_isa_list
@@ -182,15 +186,15 @@ def _kept() -> Path | None:
     """The folder for the probe's files between runs: beside torch's precompiled headers, which are kept likewise. Torch
     names its files by the compiler, its flags and torch itself, so a folder never answers for another machine.
 
-    None where it cannot be written, or is somebody else's: what lies in it is loaded.
+    None where this torch has no such folder, it cannot be written, or is somebody else's: what lies in it is loaded.
     """
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    kept = Path(default_cache_dir()) / "kgprof_vector_isa"
     try:
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+        kept = Path(default_cache_dir()) / "kgprof_vector_isa"
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         return kept if kept.stat().st_uid == os.getuid() and os.access(kept, os.W_OK) else None
-    except OSError:
+    except (ImportError, OSError):
         return None
 
 
