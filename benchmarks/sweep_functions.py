@@ -1,7 +1,6 @@
 """Nine steps, of which a sweep's verdict and break-even are checked by running them: sweep_check.py --make.
 
-In seven of them fusion saves much, so that compiling pays within seconds; in two a library does
-the work, so it does not.
+In seven of them fusion saves much, so that compiling pays within seconds; in two a library does the work.
 """
 
 from __future__ import annotations

@@ -266,8 +266,8 @@ class Sample(NamedTuple):
 
 
 def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate | m.Skipped]:
-    """Of two new processes: after how many steps the first has taken less time ("never" and "not known" where a step's
-    gain is below zero, or holds it), the seconds that 100 steps save, and (saved - paid) / paid after ``steps``.
+    """Of two new processes: after how many steps the first has taken less time ("never" where a step is not faster,
+    "not known" where its gain may be zero), the seconds that 100 steps save, and (saved - paid) / paid after ``steps``.
 
     Start and step are log-normal over processes. n samples whose logarithms have mean x and deviation s predict a
     further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn, Escobar: Statistical
@@ -285,7 +285,7 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate |
     lost, free = (float((each[1:] <= 0).mean()) for each in (saved_s, paid_s))
     even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
     rate = steps * saved_s / np.where(paid_s > 0, paid_s, np.inf) - 1
-    unpaid = NEVER if lost > 1 - TAIL else NOT_KNOWN
+    unpaid = NOT_KNOWN if saved_s[0] > 0 else NEVER
     return {
         "break_even": _middle(np.nan_to_num(even, nan=np.inf), "steps") if lost < TAIL else unpaid,
         "of_100": _middle(100 * saved_s - paid_s, "s"),

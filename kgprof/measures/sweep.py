@@ -99,7 +99,8 @@ class _Parts:
         """Steps by their means, of which cumulative seconds are made: what stalls now and then counts."""
         calls = max((len(each.start_s) for each in self.found.measured(cold=cold)), default=0)
         steps, starts = self.noise
-        return Sample(self.firsts(cold=cold), calls, self.means, starts.get(cold), steps)
+        noise = starts.get(cold) or starts.get(not cold)  # one start each: as the others vary
+        return Sample(self.firsts(cold=cold), calls, self.means, noise, steps)
 
     def start(self) -> m.Estimate | m.Skipped:
         """A cold one; where there is but one, with the deviation of other cells' starts."""
