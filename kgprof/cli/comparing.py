@@ -112,7 +112,7 @@ class Comparing:
             with contextlib.chdir(trees[1].folder):
                 asked = ask()
             inputs = [*self.inputs, *(file for file in files if file is not None)]
-            with making(output.absolute(), inputs, self.outputs, self.context) as work:
+            with making(output, inputs, self.outputs, self.context) as work:
                 places = work.folder / BASE, work.folder
                 one, other = (reading.named_side(Path(given), self.context.sharing) for given in (base, head))
                 judge = partial(self._compared, *places, (one, other))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import intervals
-from kgprof.wording import short
+from kgprof.wording import plural, short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
 KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = m.KERNELS_PER_STEP, "launches per step", "CUDA-graph launches per step"
@@ -213,8 +213,7 @@ def _judged(
 def _too_few(rounds: tuple[Sequence[float], Sequence[float]], sides: Sides) -> str:
     if sides.in_turn is not None:
         first = intervals.looks(sides.in_turn.most_rounds)[0]
-        made = min(map(len, rounds))
-        return f"{made} rounds per side were timed, and the first interval is taken after {first}"
+        return f"{plural(len(rounds[0]), 'round')} per side so far; the first interval is taken after {first}"
     few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
     which = "both sides were" if len(few) == 2 else f"{few[0]} was"
     return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"

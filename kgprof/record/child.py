@@ -132,7 +132,7 @@ def plan(job: Job, events: Events) -> None:
 
 
 def refuse_the_other_side(checkout: Checkout | None) -> None:
-    """Raises UsageError where this side has imported a module from the other one: it would be measured in its place."""
+    """Raises WorkloadError where this side has imported a module from the other one, and would measure that."""
     if checkout is None or not checkout.other:
         return
     for name, module in tuple(sys.modules.items()):
@@ -140,8 +140,8 @@ def refuse_the_other_side(checkout: Checkout | None) -> None:
         if name.partition(".")[0] == "kgprof" or not file.startswith(checkout.other + os.sep):
             continue
         if not file.startswith((sys.prefix + os.sep, checkout.folder + os.sep)):
-            hint = "import it from the checkout, for example with a path that the workload puts first on sys.path"
-            raise UsageError(f"in {checkout.folder} the module {name} comes from the other side: {file}", hint=hint)
+            where = f"the module {name} comes from the other side ({file})"
+            raise WorkloadError(f"{where}: let sys.path find it in {checkout.folder} first (is PYTHONPATH set?)")
 
 
 def measure(job: Job, events: Events) -> None:

@@ -99,7 +99,7 @@ def _begun(
             kind = UsageError  # whose message names the path already
         raise kind(f"{name}: {error.message}", hint=error.hint) from error
     if dead is not None:
-        raise WorkloadError(f"{name}: {options.workload} {dead.words}", hint=f"run it there: {side.checkout.folder}")
+        raise WorkloadError(f"{name}: {options.workload} {dead.words}")
     making = recorder.Recorder(
         side.output / layout.FOLDER,
         options,

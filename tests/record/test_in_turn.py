@@ -263,6 +263,6 @@ def test_a_module_of_the_other_side_is_refused(tmp_path: Path, monkeypatch: pyte
     refuse_the_other_side(None)
     imported("theirs", there / "theirs.py")
 
-    with pytest.raises(UsageError, match="the module theirs comes from the other side"):
+    with pytest.raises(WorkloadError, match="the module theirs comes from the other side"):
         refuse_the_other_side(checkout)
     refuse_the_other_side(msgspec.structs.replace(checkout, other=""))
