@@ -354,7 +354,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
         table = run_table.run_table(runs, columns, "Syncs and memory per run")
         known = {"curves": over_a_step, "measured": bool(columns)}
-        contract = practices.memory_contract(profile, anchors, limits)
+        contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
         yield _section(
