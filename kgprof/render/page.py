@@ -357,14 +357,15 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         table = economics_table.economics_table(profile, limits)
         curves = {"plots": tuple(break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits))}
         yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
-    if columns := memory_table.columns(profile.runs):
+    columns, over_a_step = memory_table.columns(profile.runs), memory_folds(runs, limits)
+    if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
         table = run_table.run_table(runs, columns, "Syncs and memory per run")
-        contract = practices.memory_contract(profile, anchors, limits)
+        known = {"curves": over_a_step, "measured": bool(columns)}
+        contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
-        drawn = {"curves": memory_folds(runs, limits)}
         yield _section(
-            limits, "memory", title, as_it_is=drawn, table=table, missing=missing, contract=contract, buffers=buffers
+            limits, "memory", title, as_it_is=known, table=table, missing=missing, contract=contract, buffers=buffers
         )
 
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from kgprof.model import MemoryCurve, PassName, Skipped
-from kgprof.render.html import LEVELS
+from kgprof.render.html import LEVELS, Html
 from kgprof.render.memory_chart import memory_folds
 from kgprof.render.plot import ACROSS, Plot
 from kgprof.render.table import Fold
@@ -58,3 +58,14 @@ def test_a_reason_of_all_runs_stands_once_and_of_one_with_its_run() -> None:
     assert isinstance(first, Fold)
     assert isinstance(second, Fold)
     assert (notes(first.blocks), notes(second.blocks)) == ((), (said,))
+
+
+def test_a_run_with_nothing_but_a_curve_has_the_section_and_no_table_of_the_memory_pass() -> None:
+    profile = profiles.clean()
+    run = msgspec.structs.replace(profile.runs[0], memory_curve=CURVE)
+    page = Html().render(msgspec.structs.replace(profile, runs=(run,)))
+
+    assert 'id="memory-over-a-step"' in page
+    assert "Memory of batched.eager over a step" in page
+    assert "Syncs and memory per run" not in page
+    assert 'id="memory-over-a-step"' not in Html().render(profile)
