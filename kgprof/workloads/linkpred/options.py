@@ -280,7 +280,7 @@ _COMMAND = click.Command(
         _option("fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]),
         _option("rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]),
         _option("layout", "|".join(LAYOUTS), "Candidates of a slot: the next ones, or its own.", kind=_LAYOUT),
-        _option("compile", "|".join(PARTS), "The part of a step that a compiled mode compiles.", kind=click.Choice(PARTS)),
+        _option("compile", "|".join(PARTS), "Part of a step that a compiled mode compiles.", kind=click.Choice(PARTS)),
         _option("choices", "N", "Choices in one call of the strategy stepped."),
         click.Option(["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
