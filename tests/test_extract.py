@@ -52,6 +52,8 @@ def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.C
         "kgprof: not in this report's copy: the timelines",
         "kgprof: not in this report's copy: the CPU functions",
         "kgprof: not in this report's copy: the roofline",
+        "kgprof: not in this report's copy: the source files",
+        "kgprof: not in this report's copy: the graphs and their code",
     ]
 
 
