@@ -41,6 +41,7 @@ from kgprof.workloads import loading, programs
 
 FILES = ("sweep.json", "sweep.html")
 LADDER_SHARE = 1 / 3  # of --minutes, for the ladder and a start with shipped caches
+LADDER_GUESS_S = 120.0  # with the start with shipped caches
 MOST_BYTES = 64 * 1024 * 1024  # of a sweep.json
 
 
@@ -90,7 +91,7 @@ def swept(
             refuse_another_question(earlier.question, either, output / FILES[0])
             cells = session.begin(grid, turns, earlier)
         if not quiet:
-            announce(session, cells, turns, repeats, minutes)
+            announce(session, cells, turns, repeats, minutes, ladder)
         within = minutes * (1 - LADDER_SHARE * ladder)
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases, ends)
@@ -182,15 +183,18 @@ def complain(found: m.Sweep) -> None:
             say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
-def announce(session: Session, cells: Sequence[m.CellResult], turns: int, repeats: int, minutes: float) -> None:
+def announce(
+    session: Session, cells: Sequence[m.CellResult], turns: int, repeats: int, minutes: float, ladder: bool
+) -> None:
     """The plan, before anything is measured."""
     left = [each for each in cells if not each.not_run]
     kept = sum(bool(each.processes) for each in cells)
-    guess = session.planned_s(turns, repeats) / 60
+    guess = (session.planned_s(turns, repeats) + LADDER_GUESS_S * ladder) / 60
+    over = "; what does not fit is left out" if guess > minutes else ""
     inform(
         f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in "
         f"{plural(turns, 'process', 'processes')}, about {short(max(guess, 0.1), 2)} minutes, "
-        f"at most {short(minutes)} (--minutes)" + (f"; {plural(kept, 'cell')} measured before" if kept else "")
+        f"at most {short(minutes)} (--minutes){over}" + (f"; {plural(kept, 'cell')} measured before" if kept else "")
     )
     if session.others:
         inform(f"other strategies (choose one with --strategy): {', '.join(session.others)}")

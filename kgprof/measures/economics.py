@@ -271,7 +271,7 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate |
 
     Start and step are log-normal over processes. n samples whose logarithms have mean x and deviation s predict a
     further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn, Escobar: Statistical
-    Intervals, 2nd ed. 2017, section 4.6). s is that of all cells together, which one machine makes noisy, or the cell's
+    Intervals, 2nd ed. 2017, chapter 4). s is that of all cells together, which one machine makes noisy, or the cell's
     own if that is larger. DRAWS of each, from a fixed seed, give the distribution of the ratio of differences, of which
     the middle 95 % are the interval. If the denominator may be zero there is no bounded one (Fieller 1954).
     """
