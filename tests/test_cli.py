@@ -425,12 +425,12 @@ def test_options_come_from_the_environment_too(
             ["has no strategy 'prodct'; did you mean 'product'?", "it has: product, compiled, wrong"],
         ),
         (
-            ["linkpred", "--strategy", "stepped"],
+            ["linkpred", "--strategy", "triton"],
             {},
             2,
             [
-                "error: strategy 'stepped' is not supported in this version",
-                "linkpred has: batched, torch_cond, fused, levels, reference",
+                "error: strategy 'triton' is not supported in this version",
+                "linkpred has: sequential, batched, recycled, torch_cond, fused, stepped, looped, levels, reference",
             ],
         ),
         (
