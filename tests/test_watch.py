@@ -194,7 +194,7 @@ def test_its_words_name_file_line_rule_and_cause() -> None:
 
     head, finding, *_ = repr(watched).splitlines()
 
-    assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 syncs per step"
+    assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 sync per step"
     assert finding == (
         f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number would force a sync, "
         "once per step"
