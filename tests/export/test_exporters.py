@@ -46,4 +46,4 @@ def test_every_exporter_of_the_room_is_listed_and_can_be_asked_for() -> None:
 
     assert classes == {type(exporter) for exporter in EXPORTERS}
     assert isinstance(viewer.type, click.Choice)
-    assert list(viewer.type.choices) == [exporter.name for exporter in EXPORTERS]
+    assert list(viewer.type.choices) == [*(exporter.name for exporter in EXPORTERS), "graph", "code"]

@@ -47,16 +47,16 @@ class Problem(nn.Module):
         super().__init__()
         self.engine = engine
         self.policy = policy
-        self.register_buffer("goals", with_trash_row(triples.to(torch.int32)))
-        self.size = triples.shape[0]  # N; as an index it stands for no candidate
-        self.batch_size = batch_size
-        self.depth = depth
         self.choices = choices  # of a call of the strategy `stepped`
         first, following = torch.zeros((), dtype=torch.int64, device=triples.device), None
         if queries is not None:
             first, following = own_shares(queries, batch_size)
         self.register_buffer("first", first)
         self.register_buffer("following", following)
+        self.register_buffer("goals", with_trash_row(triples.to(torch.int32)))
+        self.size = triples.shape[0]  # N; as an index it stands for no candidate
+        self.batch_size = batch_size
+        self.depth = depth
 
     def derive(self, states: Tensor, candidate: Tensor) -> Children:
         """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom is no fact."""
@@ -252,6 +252,12 @@ class SlotStrategy(nn.Module):
         self.outcome.scatter_(0, stepped.row, stepped.outcome)
         self.depths.scatter_(0, stepped.row, stepped.depth)
 
+    def reset(self) -> None:
+        """Back to the start, at the same addresses."""
+        self._copy(self.initial())
+        self.outcome.fill_(UNFINISHED)
+        self.depths.zero_()
+
     def _copy(self, source: Carried) -> None:
         """One call for each dtype: on CUDA a list of several falls apart into a copy for each tensor."""
         by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
@@ -260,9 +266,3 @@ class SlotStrategy(nn.Module):
                 tensors.append(tensor)
         for targets, sources in by_dtype.values():
             torch._foreach_copy_(targets, sources)
-
-    def reset(self) -> None:
-        """Back to the start, at the same addresses."""
-        self._copy(self.initial())
-        self.outcome.fill_(UNFINISHED)
-        self.depths.zero_()
