@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,8 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The second half of one signal may still come, and the handler from before would end the process by it.
-        late = time.monotonic() - self._last <= APART_S
         for number, handler in self._handlers.items():
-            signal.signal(number, partial(self._late, handler) if late else handler)
-
-    def _late(self, handler: Any, number: int, frame: object) -> None:
-        if time.monotonic() - self._last > APART_S:
             signal.signal(number, handler)
-            signal.raise_signal(number)
 
     def _take(self, number: int, frame: object) -> None:
         now, before = time.monotonic(), self._last

@@ -50,6 +50,7 @@ def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.C
     assert err.splitlines() == [
         "kgprof: not in this report's copy: the logs",
         "kgprof: not in this report's copy: the timelines",
+        "kgprof: not in this report's copy: the step times and memory curves",
         "kgprof: not in this report's copy: the CPU functions",
         "kgprof: not in this report's copy: the roofline",
         "kgprof: not in this report's copy: the source files",

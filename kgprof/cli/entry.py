@@ -21,7 +21,7 @@ from kgprof.cli.saying import say
 from kgprof.cli.verbs import cli
 from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
-from kgprof.signals import Signals, words
+from kgprof.signals import ENDING, Signals, words
 
 _NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -38,9 +38,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         with contextlib.suppress(OSError):  # nobody reads it; not by print, which may be at work just now
             os.write(2, again.encode())
 
-    # Never left: one that comes while the interpreter shuts down must not take the exit code away.
+    # Never left: one that comes while the interpreter shuts down must not take the exit code away. The interpreter itself
+    # takes handlers of Python away before it is gone, but leaves what is ignored.
     Signals(end, unhandled=True).__enter__()
-    sys.exit(run(args, context))
+    code = run(args, context)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def run(args: Sequence[str] | None = None, context: Context | None = None) -> int:
