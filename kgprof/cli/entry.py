@@ -38,8 +38,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         with contextlib.suppress(OSError):  # nobody reads it; not by print, which may be at work just now
             os.write(2, again.encode())
 
-    # Never left: one that comes while the interpreter shuts down must not take the exit code away. The interpreter itself
-    # takes handlers of Python away before it is gone, but leaves what is ignored.
+    # Never left: one that comes while the interpreter shuts down must not take the exit code away. The interpreter
+    # itself takes handlers of Python away before it is gone, but leaves what is ignored.
     Signals(end, unhandled=True).__enter__()
     code = run(args, context)
     for number in ENDING:
