@@ -267,12 +267,12 @@ def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_it_goes_on_after_ten_kills_at_random_moments(tmp_path: Path) -> None:
-    # Some 60 chunks, so that ten starts do not come to the end of them.
-    queries = ("--queries", "60", "--chunk", "1")
+    # A chunk a query, and a strategy that takes its time, so that ten starts do not come to the end of them.
+    queries = ("--queries", "200", "--chunk", "1", "--strategy", "reference")
     found, hits = killed_until_it_ends(tmp_path, 10, 1, *queries)
 
     assert hits == 10
-    assert result(found) == result(evaluated("--queries", "60"))
+    assert result(found) == result(evaluated("--queries", "200"))
 
 
 def several(processes: int, *args: str | Path) -> list[subprocess.Popen[str]]:
