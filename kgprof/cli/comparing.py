@@ -27,7 +27,7 @@ from kgprof.reading import layout
 from kgprof.record import default_folder, in_turn, refuse_other_platforms, store
 from kgprof.record.job import Checkout
 from kgprof.record.private_names import private_names
-from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting
+from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting, results
 from kgprof.render import sheet
 from kgprof.render.history import sheet as history_sheet
 from kgprof.workloads import loading, programs
@@ -52,9 +52,7 @@ class Comparing:
         context, output = self.context, self.output
         written = [output / name for name in layout.REPORTS] if output is not None else []
         written += [one.path for one in self.outputs if one.path is not None]
-        for path in (base, head):
-            beside = [path / name for name in layout.REPORTS] if path.is_dir() else [path]
-            refuse_overwriting([*beside, *self.inputs], written, reading.recording_of(path))
+        self._refuse_overwriting((base, head), written)
         sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
         found, recording = self._compared(base, head, sources), reading.recording_of(head)
         writing.add_to_job_summary(found, context.job)
@@ -73,8 +71,7 @@ class Comparing:
                 raise UsageError(why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
         written = [self.output / name for name in HISTORY_FILES] if self.output is not None else []
         written += [one.path for one in self.outputs if one.path is not None]
-        for path in paths:
-            refuse_overwriting([path, *self.inputs], written, reading.recording_of(path))
+        self._refuse_overwriting(paths, written)
         if self.output is not None:
             refuse_in_the_way(self.output, HISTORY_FILES)
         read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
@@ -87,6 +84,10 @@ class Comparing:
             inform(f"the report is {self.output / HISTORY_FILES[1]}")
         writing.emit_sheet(self.outputs, page, found, job=self.context.job, otherwise=sheet.text(page))
         return EXIT_OK
+
+    def _refuse_overwriting(self, sides: Sequence[Path], written: Sequence[Path]) -> None:
+        for path in sides:
+            refuse_overwriting([*results(path), *self.inputs], written, reading.recording_of(path))
 
     def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         sharing = self.context.sharing

@@ -413,10 +413,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     from kgprof.cli.writing import write_texts, write_trace
     from kgprof.reading import recordings
     from kgprof.record import kept_traces
-    from kgprof.record.unfinished import refuse_overwriting
+    from kgprof.record.unfinished import refuse_overwriting, results
 
     options.refuse_unwritable(output)
-    refuse_overwriting([recording], [output], layout.resolve(recording))
+    refuse_overwriting([recording, *results(recording)], [output], layout.resolve(recording))
     loaded = recordings.load(recording)
     if viewer in (m.GRAPH, m.CODE):
         write_texts(output, loaded, slug, viewer, ctx.ensure_object(Context).sharing)

@@ -46,6 +46,11 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recordin
                 raise UsageError(f"{path} {why}", hint="choose another place to write to")
 
 
+def results(path: Path) -> list[Path]:
+    """The reports in a folder; a file is its own."""
+    return [path / name for name in REPORTS] if path.is_dir() else [path]
+
+
 def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
     """Raises UsageError where ``output`` holds what a result would replace, and that is no result. ``names``: the
     result's files, REPORTS beside a Recording, or others whose JSON names the kgprof that wrote it."""

@@ -8,6 +8,7 @@ SHA-256 of what follows: a file that is there is complete, and one that was dama
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -218,7 +219,8 @@ class Checkpoint:
                 os.fsync(file.fileno())
             partial.replace(self.folder / name)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # where the folder is a file there is none
+                partial.unlink()
             hint = "make room and run again"
             if self.kept:
                 hint = f"the chunks that are finished stay there; make room, then go on with --resume {self.folder}"

@@ -218,6 +218,15 @@ def test_a_variable_of_torchrun_that_is_no_number(monkeypatch: pytest.MonkeyPatc
         evaluation.main([*ARGS])
 
 
+@pytest.mark.parametrize("place", ["taken", "taken/below"])
+def test_a_checkpoint_in_a_file_is_one_sentence(tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken").write_text("mine")
+
+    with pytest.raises(OutputError, match="cannot be written"):
+        evaluated("--checkpoint", tmp_path / place)
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
 
