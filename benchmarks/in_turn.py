@@ -1,22 +1,20 @@
 """How often `kgprof compare --record` is wrong about an unchanged program, and how often it finds a planted slow-down.
 
-    python benchmarks/in_turn.py record user.json --workload user --minutes 25
-    python benchmarks/in_turn.py record user-busy.json --workload user --busy --minutes 25
-    python benchmarks/in_turn.py record linkpred.json --workload linkpred --minutes 25
-    python benchmarks/in_turn.py replay user.json user-busy.json linkpred.json -o benchmarks/results/in_turn.json
+    python benchmarks/in_turn.py user.json --workload user --minutes 20
+    python benchmarks/in_turn.py user-busy.json --workload user --busy --minutes 20
+    python benchmarks/in_turn.py linkpred.json --workload linkpred --minutes 20
+    python benchmarks/in_turn.py --all benchmarks/results/in_turn.json user.json user-busy.json linkpred.json
 
-``record`` makes checkouts (the program as it is, twice; 5 % and 10 % slower), records each once so that its caches are
-warm, and then times one fresh process of each in turn, forwards and backwards (A A' B C, C B A' A, ...), with kgprof's
-own recorder. A turn is in the file as soon as it is whole; the same command goes on where it stopped, in as many
-sittings as one likes. ``--busy`` keeps a process that spins on one core, and records the unchanged program alone.
+makes checkouts (the program as it is, twice; 5 % and 10 % slower), records each once so that its caches are warm, and
+then compares them by the rule of the verb, with kgprof's own recorder: pair after pair of fresh processes that time in
+turn, until every time that decides lies on one side of --limit, at most --rounds. The kinds of comparison come in turn,
+so that none has the quiet hours. A pair is in the file as soon as it is there; the same command goes on where it
+stopped, in as many sittings as one likes, and ends when there are --comparisons of each kind. ``--busy`` keeps a
+process beside it that spins on one core, and compares the unchanged program alone.
 
-``replay`` applies the stopping rule of `kgprof compare --record` to disjoint blocks of a series, in order: it takes
-turns until every time that decides lies on one side of --limit, at most --rounds, and begins the next comparison with
-the turn after. What is left at the end is no comparison. Between the two processes of a pair there may be two of other
-arms, which the verb has not: drift is a little worse than there.
-
-What is slower: of ``user`` the number of layers, 42 and 44 for 40. Of ``linkpred`` every step of the evaluator, which
-spins for that share of what it took. A process has OMP_NUM_THREADS=1 unless the variable is set.
+What is slower: of ``user`` the number of layers, 42 and 44 for 40; the step has a part beside the layers, so that its
+time grows by a little less. Of ``linkpred`` every step of the evaluator, which spins for that share of what it took. A
+process has OMP_NUM_THREADS=1 unless the variable is set. ``--apart`` runs the processes of a pair one after the other.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import platform
 import shutil
@@ -33,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,8 @@ from kgprof.record.job import Checkout
 
 ROOT = Path(__file__).resolve().parent.parent
 ARMS = {"as it is": 0.0, "as it is, again": 0.0, "5 % slower": 0.05, "10 % slower": 0.10}
-UNCHANGED = tuple(name for name, share in ARMS.items() if not share)
+AS_IS, AGAIN, *_ = ARMS
+VERDICTS = [word for word in m.MetricVerdict if word is not m.MetricVerdict.NOT_OBSERVED]
 USER = """\
 import torch
 
@@ -108,41 +108,46 @@ def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout
     return Checkout(folder=str(folder), home=str(folder))
 
 
-# ---------------------------------------------------------------- record
+# ---------------------------------------------------------------- pair after pair
 
 
-def record(path: Path, workload: str, minutes: float, *, busy: bool, device: str, most: int) -> None:
-    ends = time.monotonic() + 60 * minutes
-    question = {"workload": workload, "busy": busy, "device": device}
-    series: dict[str, Any] = (
-        json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "turns": []}
-    )
-    if {name: series[name] for name in question} != question:
-        raise SystemExit(f"{path} is of {[series[name] for name in question]}: choose another file")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    series["sittings"].append(
+def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, *, busy: bool, apart: bool) -> None:
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "found": []}
+    if {name: kept[name] for name in question} != question:
+        raise SystemExit(f"{path} is of {[kept[name] for name in question]}: choose another file")
+    kept["sittings"].append(
         {
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "from_turn": len(series["turns"]),
+            "from": len(kept["found"]),
             "load": os.getloadavg(),
-            "cores": os.cpu_count(),
+            "cores": len(os.sched_getaffinity(0)),
             "machine": platform.platform(),
             "threads": os.environ["OMP_NUM_THREADS"],
         }
     )
+    heads = [AGAIN] if busy else [*ARMS][1:]
     with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch, neighbour(busy):
-        arms = {name: begun(name, workload, device, Path(scratch)) for name in (UNCHANGED if busy else ARMS)}
+        arms = {name: begun(name, question["workload"], question["device"], Path(scratch)) for name in (AS_IS, *heads)}
         took_s = 0.0
-        while time.monotonic() + took_s < ends and len(series["turns"]) < most:
-            began, at = time.monotonic(), len(series["turns"])
-            order = list(arms) if at % 2 == 0 else list(arms)[::-1]
-            turn = {name: one_process(arms[name], at + 2) for name in order}
-            series["turns"].append(turn)
+        while time.monotonic() + took_s < ends:
+            comparison = next((each for each in kept["found"] if "verdict" not in each), None)
+            if comparison is None:
+                done = {name: sum(each["head"] == name for each in kept["found"]) for name in heads}
+                head = min(done, key=lambda name: done[name])
+                if done[head] >= wanted:
+                    break
+                comparison = {"head": head, "pairs": []}
+                kept["found"].append(comparison)
+            began = time.monotonic()
+            comparison["pairs"].append(one_pair(arms[AS_IS], arms[comparison["head"]], comparison["pairs"], apart))
+            comparison.update(judged(comparison["pairs"], question["rounds"], question["limit_percent"] / 100))
             partial = path.with_name(f"{path.name}.partial")
-            partial.write_text(json.dumps(series))
+            partial.write_text(json.dumps(kept, indent=1))
             partial.replace(path)
             took_s = time.monotonic() - began
-            print(f"turn {at + 1}: {took_s:.1f} s, {turn}", file=sys.stderr, flush=True)
+            said = f"{comparison['head']}, pair {len(comparison['pairs'])} in {took_s:.1f} s: {comparison['pairs'][-1]}"
+            print(f"{said} {comparison.get('verdict', '')}", file=sys.stderr, flush=True)
+    print(summary([path]))
 
 
 @contextlib.contextmanager
@@ -157,7 +162,7 @@ def neighbour(wanted: bool) -> Iterator[None]:
 
 
 def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Recorder:
-    """Its first process has cold caches and is no turn."""
+    """Its first process has cold caches and is in no pair."""
     own = scratch / f"arm-{list(ARMS).index(name)}"
     tree = checkout(workload, ARMS[name], own, device)
     rest = own.with_name(f"{own.name}-scratch")
@@ -166,7 +171,7 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     plan, dead = recorder.make_plan(options, rest, rest, Silent(), str, tree)
     if dead is not None:
         raise SystemExit(f"{name}: {dead.words}")
-    options = msgspec.structs.replace(options, rounds=m.MOST_ROUNDS)
+    options = msgspec.structs.replace(options, rounds=m.MOST_ROUNDS)  # so that the caches are kept
     made = recorder.Recorder(rest / "recording", options, plan, rest, Silent(), checkout=tree, side=name)
     store.create(made.folder, made.header)
     (key,) = plan.runs
@@ -175,73 +180,76 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     return made
 
 
-def one_process(arm: recorder.Recorder, number: int) -> dict[str, float]:
-    """Its medians; empty for a process that died."""
-    (key,) = arm.plan.runs
-    arm.measure_round(key, number)
-    file = layout.run_folder(arm.folder, key) / f"{layout.round_name(number)}.json"
-    if not file.exists():
+def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool) -> list[Any]:
+    """The medians of both processes, each empty where it died."""
+    (key,) = base.plan.runs
+    files = [layout.run_folder(arm.folder, key) / f"{layout.round_name(2)}.json" for arm in (base, head)]
+    for file in files:
+        file.unlink(missing_ok=True)
+    one, other = (base, head) if len(before) % 2 == 0 else (head, base)
+    if apart:
+        one.measure_round(key, 2), other.measure_round(key, 2)
+    else:
+        one.measure_pair(other, key, 2)
+    found: list[dict[str, float]] = []
+    for file in files:
+        medians: dict[str, float] = {}
+        if file.exists():
+            timing = m.decode_json(file.read_bytes(), m.TimedRound).timing
+            medians["step"] = statistics.median(us for group in timing.step_us for us in group)
+            if timing.evaluation_s:
+                medians["evaluation"] = statistics.median(timing.evaluation_s)
+        found.append(medians)
+    return found
+
+
+def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
+    """Nothing before a look, nor while something is open and pairs are left."""
+    if (look := len(pairs)) not in intervals.looks(most):
         return {}
-    timing = m.decode_json(file.read_bytes(), m.TimedRound).timing
-    medians = {"step": statistics.median(us for group in timing.step_us for us in group)}
-    if timing.evaluation_s:
-        medians["evaluation"] = statistics.median(timing.evaluation_s)
-    return medians
+    whole = [pair for pair in pairs if all(pair)]
+    found = {
+        name: intervals.paired([base[name] for base, _ in whole], [head[name] for _, head in whole], look, most)
+        for name in (whole[0][0] if whole else ())
+    }
+    verdicts = {each.verdict(limit) if each is not None else m.MetricVerdict.INCONCLUSIVE for each in found.values()}
+    if look < most and (m.MetricVerdict.INCONCLUSIVE in verdicts or not verdicts):
+        return {}
+    order = [m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER, m.MetricVerdict.SAME]
+    return {
+        "verdict": min(verdicts, key=order.index, default=m.MetricVerdict.INCONCLUSIVE),
+        "slower_beyond_chance": any(each is not None and each.low > 1 for each in found.values()),
+        "ratios": {name: each and [each.ratio, each.low, each.high] for name, each in found.items()},
+    }
 
 
-# ---------------------------------------------------------------- replay
+# ---------------------------------------------------------------- what came out
 
 
-def comparisons(turns: Sequence[Mapping[str, Any]], other: str, most: int, limit: float) -> Iterator[dict[str, Any]]:
-    """Of disjoint blocks, in order, each up to the look at which every time is decided."""
-    start = 0
-    while start + intervals.looks(most)[0] <= len(turns):
-        for look in intervals.looks(most):
-            block = [turn for turn in turns[start : start + look] if turn[UNCHANGED[0]] and turn[other]]
-            if start + look > len(turns) or len(block) < intervals.FEWEST_ROUNDS:
-                return
-            found = {}
-            for name in block[0][other]:
-                times = [[turn[arm][name] for turn in block] for arm in (UNCHANGED[0], other)]
-                found[name] = intervals.paired(times[0], times[1], look, most)
-            verdicts = {name: each.verdict(limit) for name, each in found.items() if each is not None}
-            if m.MetricVerdict.INCONCLUSIVE not in verdicts.values() or look == most:
-                break
-        order = [m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER, m.MetricVerdict.SAME]
-        yield {
-            "from_turn": start,
-            "rounds": look,
-            "verdict": min(verdicts.values(), key=order.index),
-            "slower_beyond_chance": any(each is not None and each.low > 1 for each in found.values()),
-            "ratios": {name: each and [each.ratio, each.low, each.high] for name, each in found.items()},
-        }
-        start += look
-
-
-def replay(paths: Sequence[Path], most: int, limit: float, at_most: int) -> dict[str, Any]:
+def summary(paths: Sequence[Path]) -> dict[str, Any]:
     rows = []
     for path in paths:
         series = json.loads(path.read_text())
-        for other in (arm for arm in series["turns"][0] if arm != UNCHANGED[0]):
-            each = list(comparisons(series["turns"], other, most, limit))[:at_most]
-            row = {
-                "series": path.name,
-                **{name: series[name] for name in ("workload", "busy", "device")},
-                "head": other,
-                "comparisons": len(each),
-                **{str(word): sum(one["verdict"] == word for one in each) for word in m.MetricVerdict},
-                "slower_beyond_chance": sum(one["slower_beyond_chance"] for one in each),
-                "rounds_mean": statistics.fmean(one["rounds"] for one in each) if each else None,
-                "each": each,
-                "sittings": series["sittings"],
-            }
-            del row[str(m.MetricVerdict.NOT_OBSERVED)]
-            rows.append(row)
-    alike = [row for row in rows if row["head"] in UNCHANGED]
+        found = [each for each in series["found"] if "verdict" in each]
+        for head in dict.fromkeys(each["head"] for each in found):
+            of = [each for each in found if each["head"] == head]
+            apart = [math.log(b["step"] / a["step"]) for each in of for a, b in each["pairs"] if a and b]
+            rows.append(
+                {
+                    "series": path.name,
+                    **{name: series[name] for name in ("workload", "busy", "device", "apart")},
+                    "head": head,
+                    "comparisons": len(of),
+                    **{str(word): sum(one["verdict"] == word for one in of) for word in VERDICTS},
+                    "slower_beyond_chance": sum(one["slower_beyond_chance"] for one in of),
+                    "pairs_mean": statistics.fmean(len(one["pairs"]) for one in of),
+                    "step_ratio_median": math.exp(statistics.median(apart)),
+                    "spread_percent": 100 * statistics.stdev(apart),  # of a pair's ratio
+                }
+            )
+    alike = [row for row in rows if row["head"] == AGAIN]
     return {
-        "limit_percent": 100 * limit,
-        "most_rounds": most,
-        "unchanged_pairs": sum(row["comparisons"] for row in alike),
+        "unchanged": sum(row["comparisons"] for row in alike),
         "of_these_beside_a_busy_process": sum(row["comparisons"] for row in alike if row["busy"]),
         "false_alarms": sum(row["worse"] for row in alike),
         "rows": rows,
@@ -250,31 +258,27 @@ def replay(paths: Sequence[Path], most: int, limit: float, at_most: int) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    making = verbs.add_parser("record")
-    making.add_argument("series", type=Path)
-    making.add_argument("--workload", choices=["user", "linkpred"], required=True)
-    making.add_argument("--minutes", type=float, default=25.0, help="of this sitting")
-    making.add_argument("--busy", action="store_true")
-    making.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    making.add_argument("--turns", type=int, default=200, help="of the whole series")
-    reading = verbs.add_parser("replay")
-    reading.add_argument("series", type=Path, nargs="+")
-    reading.add_argument("--limit", type=float, default=2.0, help="percent")
-    reading.add_argument("--rounds", type=int, default=10)
-    reading.add_argument("--at-most", type=int, default=20, help="comparisons of each kind and series")
-    reading.add_argument("-o", "--output", type=Path)
+    parser.add_argument("series", type=Path, nargs="+")
+    parser.add_argument("--workload", choices=["user", "linkpred"])
+    parser.add_argument("--minutes", type=float, default=20.0, help="of this sitting")
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--comparisons", type=int, default=20, help="of each kind, in all sittings")
+    parser.add_argument("--limit", type=float, default=2.0, help="percent")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--all", type=Path, metavar="FILE", help="only put these series together, in this file")
     given = parser.parse_args()
-    if given.verb == "record":
-        wanted = {"busy": given.busy, "device": given.device, "most": given.turns}
-        record(given.series, given.workload, given.minutes, **wanted)
+    if given.all is not None:
+        whole = {**summary(given.series), "series": {path.name: json.loads(path.read_text()) for path in given.series}}
+        given.all.write_text(json.dumps(whole, indent=1) + "\n")
+        print(json.dumps(summary(given.series), indent=1))
         return
-    found = replay(given.series, given.rounds, given.limit / 100, given.at_most)
-    for row in found["rows"]:
-        print({name: value for name, value in row.items() if name not in ("each", "sittings")})
-    print({name: value for name, value in found.items() if name != "rows"})
-    if given.output is not None:
-        given.output.write_text(json.dumps(found, indent=1) + "\n")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    question = {name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")}
+    question["limit_percent"] = given.limit
+    ends = time.monotonic() + 60 * given.minutes
+    compare(given.series[0], question, ends, given.comparisons, busy=given.busy, apart=given.apart)
 
 
 if __name__ == "__main__":

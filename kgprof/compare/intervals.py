@@ -7,7 +7,7 @@ independent sample; the steps within one are not.
 variances, Satterthwaite's degrees of freedom). What drifts between the two recordings (another neighbour on the
 machine) is in neither variance: ``machine_drift`` checks for it.
 
-``paired`` is for sides that were recorded in turn, ABBA ABBA ..., so that drift is nearly the same on both sides of a
+``paired`` is for sides that were recorded in turn, pair by pair, so that drift is nearly the same on both sides of a
 pair and changes its sign from one pair to the next: Student's t over the differences of the pairs. The recording ends
 as soon as the budget is decided, so the interval is taken again and again. It is a repeated confidence interval
 (C. Jennison and B. W. Turnbull, Journal of the Royal Statistical Society B 51, 1989, 305-361): those of all LOOKS

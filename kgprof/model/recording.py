@@ -230,7 +230,7 @@ class PrivateNames(Model, frozen=True, kw_only=True):
 
 
 class InTurn(Model, frozen=True, kw_only=True):
-    """A Recording that was made in turn with another one, its other side, process by process: ABBA ABBA ...
+    """A Recording that was made in turn with another one, its other side, pair by pair of processes.
 
     Round 1 is each side's whole recording; round n of the one and round n of the other are a pair from the second on.
     """

@@ -170,11 +170,13 @@ def measure_pass(run: Run, name: m.PassName, events: Events) -> None:
 
 def timing_round(job: Job, events: Events) -> None:
     from kgprof.record.timing import timed_round
+    from kgprof.record.turns import Turns
     from kgprof.workloads.backend import in_place_of_inductor
 
+    turns = Turns(job.turns)
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
-        timed = timed_round(run.session, run.device, run.options, events.phase)
+        timed = timed_round(run.session, run.device, run.options, events.phase, turns)
     refuse_the_other_side(job.checkout)
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 

@@ -1,7 +1,8 @@
 """The parent's side of a child process: start it, listen to it, and end its whole process group.
 
-One child at a time. It is a fresh interpreter in a session of its own, with private compiler caches: cold, or as
-another child of the same run left them. Its stdout and stderr go to a log, its progress comes over a pipe of its own.
+One child at a time, or two that time in turn. A child is a fresh interpreter in a session of its own, with private
+compiler caches: cold, or as another child of the same run left them. Its stdout and stderr go to a log, its progress
+comes over a pipe of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +30,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
+from kgprof.record.turns import IN_TURN_FROM, YOURS
 from kgprof.signals import Signals, catches, words
 
 OnPhase = Callable[[str], None]
@@ -92,6 +95,66 @@ def run(
             child = _Child(job, job_file, log, caches.environment(), on_phase, echo, signals, news, adopted)
             ended = child.wait(job.options.timeout_s, on_timeout)
         return replace(ended, interrupted=signals.came is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """As ``run`` is given it."""
+
+    job: Job
+    scratch: Path
+    log: Path
+    caches: Caches
+    on_phase: OnPhase
+
+
+def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
+    """Two jobs to their ends that take their blocks in turn (kgprof.record.turns), the second one's first.
+
+    The second child is started when the first one is ready to time, so that neither's first call is disturbed.
+    Raises as ``run`` does.
+    """
+    news: tuple[queue.SimpleQueue[None], ...] = (queue.SimpleQueue(), queue.SimpleQueue())
+    ready: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def on_signal(number: int) -> None:
+        for each in (ready, *news):
+            each.put(None)
+
+    def on_phase(name: str) -> None:
+        first.on_phase(name)
+        if name == IN_TURN_FROM:
+            ready.put(None)
+
+    def start(given: Start, ends: tuple[int, int], of: queue.SimpleQueue[None], said: OnPhase) -> Future[Ended]:
+        job_file = given.scratch / "job.json"
+        job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
+        environment, adopted = given.caches.environment(), lambda: None
+        child = _Child(
+            given.job, job_file, given.log, environment, said, lambda data: None, signals, of, adopted, pass_fds=ends
+        )
+        # Each has the other's time to wait for as well.
+        return waits.submit(child.wait, 2 * given.job.options.timeout_s, lambda pid: None)
+
+    with contextlib.ExitStack() as stack:
+        for caches in (first.caches, second.caches):
+            stack.enter_context(caches)
+        signals, end_adopted = stack.enter_context(Signals(on_signal)), stack.enter_context(_adopting())
+        waits = stack.enter_context(ThreadPoolExecutor(2))
+        here, there = os.pipe(), os.pipe()
+        try:
+            os.write(there[1], YOURS)
+            one = start(first, (here[0], there[1]), news[0], on_phase)
+            one.add_done_callback(lambda _: ready.put(None))
+            ready.get()
+            other = start(second, (there[0], here[1]), news[1], second.on_phase)
+        finally:  # else neither would see the other one's end
+            for end in (*here, *there):
+                os.close(end)
+        ended = one.result(), other.result()
+        end_adopted()
+    one_ended, other_ended = (replace(each, interrupted=signals.came is not None) for each in ended)
+    return one_ended, other_ended
 
 
 @dataclass(kw_only=True)
@@ -190,6 +253,7 @@ class _Child:
         signals: Signals,
         news: queue.SimpleQueue[None],
         end_adopted: Callable[[], None],
+        pass_fds: tuple[int, ...] = (),
     ) -> None:
         self._log = BoundedLog(log)
         self._on_phase = on_phase
@@ -212,7 +276,7 @@ class _Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
-                pass_fds=(writing,),
+                pass_fds=(writing, *pass_fds),
                 env=environment,
                 start_new_session=True,
             )

@@ -64,6 +64,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
 
     checkout: Checkout | None = None  # None: the child runs where kgprof was started
+    turns: tuple[int, int] | None = None  # ROUND: beside the other side's (kgprof.record.turns)
     last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
 
     @property

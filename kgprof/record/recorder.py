@@ -23,7 +23,7 @@ from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import children, foreign, ranks, store
-from kgprof.record.children import Caches, Echo, Ended
+from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
 from kgprof.record.scratch import scratch_folder
@@ -244,12 +244,21 @@ class Recorder:
             for key in self.plan.runs:
                 self.measure_round(key, number)
 
-    def measure_round(self, key: m.RunKey, number: int) -> None:
+    def measure_round(self, key: m.RunKey, number: int) -> bool:
+        """Whether it ended well."""
         if self.is_timed(key):
-            self._start(Task.ROUND, key, number=number)
-        else:
-            run = layout.run_folder(self.folder, key)
-            store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
+            return self._start(Task.ROUND, key, number=number).outcome == m.Outcome.OK
+        run = layout.run_folder(self.folder, key)
+        store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
+        return False
+
+    def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
+        """A round of each at the same time, their blocks in turn; whether both ended well."""
+        one = self._given(Task.ROUND, key, number=number)
+        two = other._given(Task.ROUND, key, number=number, waits=True)
+        ended, others = children.run_in_turn(one, two)
+        exits = self._taken(one, ended, decides=True), other._taken(two, others, decides=True)
+        return all(each.outcome == m.Outcome.OK for each in exits)
 
     def is_timed(self, key: m.RunKey) -> bool:
         return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None
@@ -301,6 +310,28 @@ class Recorder:
         decides: bool = True,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
+        given = self._given(task, key, passes, kernels=kernels, number=number)
+        ended = children.run(
+            given.job,
+            scratch=given.scratch,
+            log=given.log,
+            caches=given.caches,
+            on_phase=given.on_phase,
+            echo=(lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo,
+        )
+        return self._taken(given, ended, decides=decides)
+
+    def _given(
+        self,
+        task: Task,
+        key: m.RunKey | None,
+        passes: tuple[m.PassName, ...] | None = None,
+        *,
+        kernels: bool = False,
+        number: int = 1,
+        waits: bool = False,
+    ) -> Start:
+        """What a child is started with. Its start is said at once, but of one that ``waits`` when it has started."""
         options, caches = self.header.options, self._caches(task, key, number)
         job = Job(
             task=task,
@@ -318,16 +349,18 @@ class Recorder:
         round_ = f"pair {number - 1}" if self._side else f"round {number}"
         said = ", ".join(filter(None, (self._side, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
-        self._progress.phase(said + first, key)
-        log, exit_file = self._files(job)
-        ended = children.run(
-            job,
+        if not waits:
+            self._progress.phase(said + first, key)
+        return Start(
+            job=job,
             scratch=self._scratch,
-            log=log,
+            log=self._files(job)[0],
             caches=caches,
-            on_phase=lambda name: self._progress.phase(said + name, key) if name != first else None,
-            echo=(lambda data: None) if job.is_rerun or task is not Task.SCRIPT else self._echo,
+            on_phase=lambda name: self._progress.phase(said + name, key) if waits or name != first else None,
         )
+
+    def _taken(self, given: Start, ended: Ended, *, decides: bool) -> m.Exit:
+        log, exit_file = self._files(given.job)
         if not (self.folder / layout.HEADER).is_file():
             raise OutputError(f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again")
         if exit_file is not None and decides:
@@ -338,7 +371,7 @@ class Recorder:
         if fault is not None and fault.unwritable:
             raise OutputError(fault.message, hint=fault.hint)
         if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
-            where = f"{options.workload} finished, but kgprof failed; see its log: {log}"
+            where = f"{self.header.options.workload} finished, but kgprof failed; see its log: {log}"
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 

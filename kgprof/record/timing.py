@@ -24,12 +24,16 @@ from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.machine_speed import MachineClock
 from kgprof.record.run import Run
+from kgprof.record.turns import IN_TURN_FROM, Turns
 from kgprof.workloads.protocol import EvaluationSession, Session
 
 # A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
 # evaluation is there for the spread, which one alone has not: it may take TIMING up to half of --timeout.
 TIMING_BUDGET_S = 20.0
 AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 %
+# Beside another process (turns.py), where short pieces of work in turn are what makes the two alike, it takes more of
+# them: as many as end within this, at most so many.
+IN_TURN_S, IN_TURN = 2.0, 20
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
 
@@ -131,8 +135,11 @@ def measure(run: Run) -> None:
         run.write_result()
 
 
-def timing_pass(session: Session, device: torch.device, options: m.Options) -> tuple[m.TimingPass, m.Evaluation | None]:
+def timing_pass(
+    session: Session, device: torch.device, options: m.Options, turns: Turns | None = None
+) -> tuple[m.TimingPass, m.Evaluation | None]:
     """Whole evaluations where the session has them, else groups of steps; and what the last evaluation found."""
+    turns = turns or Turns()
     gc.collect()
     frames = frames_seen_by_dynamo()
     last: deque[object] = deque([None], maxlen=1)
@@ -140,11 +147,11 @@ def timing_pass(session: Session, device: torch.device, options: m.Options) -> t
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no step.
         wanted, second_s = options.evaluations, options.timeout_s / 2
         evaluate, evaluations = session.evaluate, "evaluations"
-        timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), second_s=second_s)
+        timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), turns, second_s=second_s)
     else:
         # The step before a group is in no sample: it finds the caches as whatever ran between the groups left them.
         step, count, groups = session.step, options.steps, f"groups of {options.steps} steps"
-        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), before=step)
+        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), turns, before=step)
         timing = replace(timing, evaluation_s=())
     compiled = frames_seen_by_dynamo() - frames
     note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
@@ -160,6 +167,7 @@ def _timed(
     wanted: int,
     what: str,
     run: Callable[[Callable[[], None]], object],
+    turns: Turns,
     *,
     before: Callable[[], object] = lambda: None,
     second_s: float = 0.0,
@@ -172,14 +180,16 @@ def _timed(
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
     early = ""
-    while len(walls) < wanted:
+    fill_s = IN_TURN_S if turns.shared else 0.0
+    while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
         if walls and sum(walls) + max(walls) > budget_s:
             early = f"{len(walls)} of {wanted} {what}: another would have exceeded TIMING's limit of {budget_s:.0f} s"
             break
-        if second_s and len(walls) == AGREEING and max(walls) <= AGREE * min(walls):
+        if second_s and len(walls) == AGREEING and max(walls) <= AGREE * min(walls) and sum(walls) > fill_s:
             early = f"{len(walls)} of {wanted} {what}: they took the same time within {100 * (AGREE - 1):.0f} %"
             break
+        turns.take()
         machine.sample()
         before()
         synchronize(device)
@@ -189,6 +199,8 @@ def _timed(
         synchronize(device)
         walls.append(time.perf_counter() - began)
         steps.append(clock.stop())
+        turns.give()
+    turns.leave()
     machine.sample()
     return m.TimingPass(
         clock=clock.name, step_us=tuple(steps), evaluation_s=tuple(walls), stopped_early=early, machine=machine.speed()
@@ -205,7 +217,11 @@ def frames_seen_by_dynamo() -> int:
 
 
 def timed_round(
-    session: Session, device: torch.device, options: m.Options, phase: Callable[[str], AbstractContextManager[None]]
+    session: Session,
+    device: torch.device,
+    options: m.Options,
+    phase: Callable[[str], AbstractContextManager[None]],
+    turns: Turns | None = None,
 ) -> m.TimedRound:
     """In a process of its own: intervals are over rounds, not over the steps of one process.
 
@@ -217,8 +233,8 @@ def timed_round(
         for _ in range(options.steps - before_steady):
             session.step()
         synchronize(device)
-    with phase("timing"):
-        timed, _ = timing_pass(session, device, options)
+    with phase(IN_TURN_FROM):
+        timed, _ = timing_pass(session, device, options, turns)
     from_cache: int | m.Skipped
     compiled: int | m.Skipped
     dynamo = sys.modules.get("torch._dynamo.utils")

@@ -15,10 +15,10 @@ import pytest
 from kgprof.errors import NoBaseError, UsageError, WorkloadError
 from kgprof.model import Exit, InTurn, Options, Outcome, PassName
 from kgprof.reading import recordings
-from kgprof.record import recorder
+from kgprof.record import in_turn, recorder
 from kgprof.record.child import refuse_the_other_side
-from kgprof.record.children import Ended
-from kgprof.record.in_turn import Side, checkouts, record_in_turn
+from kgprof.record.children import Ended, Start
+from kgprof.record.in_turn import APART, Side, checkouts, record_in_turn
 from kgprof.record.job import Checkout, Failed, Job, Task
 from tests.record.test_rounds import FIRST, SECOND, Children
 
@@ -34,11 +34,22 @@ class Both(Children):
         ends: dict[tuple[str, Task, str, int], Exit] | None = None,
         unplanned: dict[str, Ended] | None = None,
         interrupted_after: int = 1000,
+        cannot_together: bool = False,
     ) -> None:
         super().__init__()
+        self.together, self._cannot_together = 0, cannot_together
         self.on: list[tuple[str, str, int]] = []
         self.folders: set[tuple[str, str]] = set()
         self._of_side, self._unplanned, self._left = ends or {}, unplanned or {}, interrupted_after
+
+    def run_in_turn(self, first: Start, second: Start) -> tuple[Ended, Ended]:
+        self.together += 1
+        if self._cannot_together:
+            return tuple(Ended(exit=DIED) for _ in (first, second))  # type: ignore[return-value]
+        for each in (first, second):
+            each.on_phase("prepare")
+        one, other = (self.run(each.job, caches=each.caches) for each in (first, second))
+        return one, other
 
     def run(self, job: Job, **others: Any) -> Ended:
         assert job.checkout is not None
@@ -65,6 +76,7 @@ def recorded(
     stops_at: int = 4,
 ) -> tuple[bool, list[int]]:
     monkeypatch.setattr(recorder.children, "run", children.run)
+    monkeypatch.setattr(recorder.children, "run_in_turn", children.run_in_turn)
     asked_at: list[int] = []
 
     def decided(pairs: int) -> bool:
@@ -106,6 +118,32 @@ def test_pairs_go_abba_run_by_run_until_it_is_decided(tmp_path: Path, monkeypatc
         "base, pair 1: prepare",
         "head, pair 1: prepare",
     ]
+
+
+def test_two_that_cannot_run_at_the_same_time_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children = Both(cannot_together=True)
+
+    recorded(children, tmp_path, monkeypatch)
+
+    assert children.together == 1
+    assert len(children.on) == 2 * 2 * 4
+    assert [text.partition(": ")[2] for text in children.results].count(APART) == 1
+    for side in ("base", "head"):
+        for run in recordings.load(tmp_path / f"out-{side}").runs:
+            assert [record.exit.outcome for record in run.rounds] == ["ok"] * 4
+
+
+def test_a_side_of_an_older_kgprof_is_recorded_one_process_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_turn, "_can_take_turns", lambda sides: False)
+    children = Both()
+
+    recorded(children, tmp_path, monkeypatch)
+
+    assert (children.together, len(children.on)) == (0, 2 * 2 * 4)
 
 
 def test_it_ends_after_the_last_look_whatever_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

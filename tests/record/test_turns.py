@@ -1,0 +1,126 @@
+"""Two processes that time in turn: whose block it is, what becomes of it when one has fewer blocks or dies."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kgprof.model import Options, Outcome, RunKey
+from kgprof.record import children
+from kgprof.record.children import Caches, Ended, Start
+from kgprof.record.job import Job, Task
+from tests.record.test_children import PROLOGUE, Text
+
+PROGRAM = """
+job = json.load(open(sys.argv[2]))
+sys.path.insert(0, sys.argv[1])
+from kgprof.record.turns import Turns
+name, blocks, dies = job["function"].split()
+turns = Turns(tuple(job["turns"]))
+def note(word):
+    with open(job["answer"], "a") as file:
+        file.write(f"{word}\\n")
+note(f"{name} prepared")
+send(event="phase", name="timing")
+for block in range(int(blocks)):
+    turns.take()
+    note(f"{name}{block} begins")
+    time.sleep(0.05)
+    if dies == str(block):
+        os._exit(3)
+    note(f"{name}{block} ends")
+    turns.give()
+turns.leave()
+note(f"{name} leaves")
+send(event="done")
+"""
+
+
+def beside(folder: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str) -> tuple[tuple[Ended, Ended], str]:
+    """``first`` and ``second``: name, blocks, and the block at which it dies. What they wrote, a line each."""
+    monkeypatch.setattr(children, "BOOTSTRAP", Text(PROLOGUE + textwrap.dedent(PROGRAM)))
+    said = folder / "said"
+
+    def start(words: str) -> Start:
+        own = folder / words.split()[0]
+        own.mkdir()
+        job = Job(
+            task=Task.ROUND,
+            options=Options(timeout_s=30.0),
+            parent_pid=os.getpid(),
+            key=RunKey(strategy="s", mode="eager"),
+            function=words,
+            answer=str(said),
+        )
+        caches = Caches(folder=own / "caches")
+        return Start(job=job, scratch=own, log=own / "log", caches=caches, on_phase=lambda name: None)
+
+    ended = children.run_in_turn(start(first), start(second))
+    return ended, said.read_text()
+
+
+def blocks(said: str) -> list[str]:
+    return [line.removesuffix(" begins") for line in said.splitlines() if line.endswith("begins")]
+
+
+def test_blocks_are_taken_in_turn_and_never_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, said = beside(tmp_path, monkeypatch, "a 3 -", "b 3 -")
+
+    assert [each.exit.outcome for each in ended] == [Outcome.OK, Outcome.OK]
+    expected = ["a prepared", "b prepared"]
+    for block in range(3):
+        for name in ("b", "a"):  # the one that was started last goes first
+            expected += [f"{name}{block} begins", f"{name}{block} ends"]
+    lines = said.splitlines()
+    assert lines[:-2] == expected
+    assert sorted(lines[-2:]) == ["a leaves", "b leaves"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a 4 -", "b 2 -"), ("a 2 -", "b 4 -"), ("a 0 -", "b 2 -")])
+def test_who_has_fewer_blocks_waits_for_the_other_one_to_end(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, said = beside(tmp_path, monkeypatch, first, second)
+
+    assert [each.exit.outcome for each in ended] == [Outcome.OK, Outcome.OK]
+    total = int(first.split()[1]) + int(second.split()[1])
+    assert len(blocks(said)) == total
+    assert all(line.endswith("leaves") for line in said.splitlines()[-2:])  # nobody ended beside a block
+
+
+@pytest.mark.parametrize(("first", "second"), [("a 3 1", "b 3 -"), ("a 3 -", "b 3 1"), ("a 3 -", "b 3 0")])
+def test_one_that_dies_leaves_the_other_one_alone(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+
+    ended, said = beside(tmp_path, monkeypatch, first, second)
+
+    assert time.monotonic() - began < 20
+    alive = "b" if first.endswith("1") else "a"
+    assert [each.exit.outcome == Outcome.OK for each in ended] == [alive == "a", alive == "b"]
+    assert [each for each in blocks(said) if each[0] == alive] == [f"{alive}{number}" for number in range(3)]
+
+
+def test_a_first_one_that_dies_before_it_times_leaves_the_second_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, said = beside(tmp_path, monkeypatch, "a x -", "b 2 -")  # int("x")
+
+    assert [each.exit.outcome == Outcome.OK for each in ended] == [False, True]
+    assert blocks(said) == ["b0", "b1"]
+
+
+def test_an_older_kgprof_knows_nothing_of_turns() -> None:
+    """Its Job ignores the field; in_turn.py starts no pair at the same time with one that has no turns.py."""
+    job = Job(task=Task.ROUND, options=Options(), parent_pid=1, turns=(3, 4))
+
+    class OldJob(msgspec.Struct):
+        task: Task
+
+    assert msgspec.json.decode(msgspec.json.encode(job), type=OldJob).task is Task.ROUND
