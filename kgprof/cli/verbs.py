@@ -699,7 +699,7 @@ def compare(
     their lines moved. A time is worse if its whole 95 % interval is above the limit, unchanged if all of it is below,
     otherwise inconclusive. Intervals are over rounds, so record both sides with --rounds 5 or more.
 
-    With --record both sides are recorded here, process by process in the order ABBA, so that what drifts on this
+    With --record both sides are recorded here by pairs of processes that take turns, so that what drifts on this
     machine drifts under both. It ends when every limit is decided, after at most --rounds processes per side.
 
     More than two recordings A B C ... are shown as a history in that order: each metric as a line and a table, with
