@@ -5,11 +5,11 @@ this is, and only then does the own atom belong to the key. So candidates that m
 depth they meet, and a loop costs nothing after its first round. What stays with a candidate is where it is, and whether
 a cap dropped a child on its way there.
 
-Keys are the engine's packed words, and sorting by all of them brings equal keys together. Nothing is hashed, so there
-is no collision that could change a result.
+Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are compared; where two
+different keys have one hash, all keys are sorted by all their words, so that no collision changes a result.
 
 Only real children are encoded: they are gathered into one list, which is encoded ``ENCODED_ROWS`` at a time, in as many
-passes as it takes. Equal children of one level are encoded once, and a parent's encoding is the one it got as a child.
+passes as it takes. A parent's encoding is the one it got as a child.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
 from kgprof.workloads.linkpred.slots import Problem, classify
 
-DERIVED_ROWS = {"cpu": 512, "cuda": 8192}  # states per engine call; bounds its memory
-ENCODED_ROWS = {"cpu": 4096, "cuda": 65536}  # children per call of the policy
+DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
+ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
+MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
 ROW_GRAIN = 64  # a call's rows are padded to a multiple of it: fewer shapes, and none of size 1
 
 
@@ -143,18 +144,16 @@ class Levels:
         """The chosen child of each state, its encoding, and what deriving it lost."""
         children, counts, dropped = self._in_passes(self._derive, self.derived_rows, part.states, part.own)
         real = real_children(children, counts)
-        listed = children[real]
-        ids, first = distinct(self._packed(listed))
-        encoded = self._in_passes(self._encode, self.encoded_rows, listed[first])[0]
-        of = torch.full(real.shape, 0, dtype=torch.int64, device=real.device)
-        of[real] = ids
-        parent = real.nonzero()[:, 0]
-        logits = torch.full(real.shape, -torch.inf, dtype=encoded.dtype, device=real.device)
-        logits[real] = (encoded[ids] * part.encoded[parent]).sum(-1) * self.problem.policy.scale
-        choice = choose(logits)
+        slots = real.flatten().nonzero()[:, 0]  # of the real children
+        parent = slots // real.shape[1]
+        encoded = self._in_passes(self._encode, self.encoded_rows, children.flatten(0, 1)[slots])[0]
+        logits = torch.full((real.numel(),), -torch.inf, dtype=encoded.dtype, device=real.device)
+        logits[slots] = (encoded * part.encoded[parent]).sum(-1) * self.problem.policy.scale
+        choice = choose(logits.view_as(real))
         row = torch.arange(len(counts), device=counts.device)
+        listed = real.flatten().cumsum(0)[row * real.shape[1] + choice.child] - 1
         chosen = children[row, choice.child]
-        return chosen, encoded[of[row, choice.child]], torch.cat([dropped, choice.nans.unsqueeze(1)], dim=1)
+        return chosen, encoded[listed], torch.cat([dropped, choice.nans.unsqueeze(1)], dim=1)
 
     def _enter(self, states: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """The table's row of each state (int64 [F]), and the indices of those that were not in it and now are."""
@@ -198,12 +197,19 @@ def split(rows: Any, most: int) -> Iterator[Any]:
 def distinct(keys: Tensor) -> tuple[Tensor, Tensor]:
     """For the columns of ``keys`` (int64 [words, F]): each one's number among the distinct ones, in the order of their
     first occurrence, and the index of that occurrence."""
-    order = torch.arange(keys.shape[1], device=keys.device)
-    for word in keys.flip(0):
-        order = order[word[order].argsort(stable=True)]
-    ordered = keys[:, order]
+    hashed = keys[0]
+    for word in keys[1:]:
+        hashed = (hashed ^ (hashed >> 29)) * MIXER + word
+    order = hashed.argsort(stable=True)
+    ordered, hashed = keys[:, order], hashed[order]
     begins = torch.ones_like(order, dtype=torch.bool)
     begins[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(0)
+    if bool((begins[1:] & (hashed[1:] == hashed[:-1])).any()):  # different keys of one hash may stand mixed
+        order = torch.arange(keys.shape[1], device=keys.device)
+        for word in keys.flip(0):
+            order = order[word[order].argsort(stable=True)]
+        ordered = keys[:, order]
+        begins[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(0)
     # Stable sorting leaves the first occurrence at the head of its run.
     head = order[begins][begins.cumsum(0) - 1]
     is_first = torch.zeros_like(begins)
