@@ -111,7 +111,9 @@ def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout
 # ---------------------------------------------------------------- pair after pair
 
 
-def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, *, busy: bool, apart: bool) -> None:
+def compare(
+    path: Path, question: dict[str, Any], ends: float, wanted: int, busy: bool, apart: bool, planted: bool
+) -> None:
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "found": []}
     if {name: kept[name] for name in question} != question:
         raise SystemExit(f"{path} is of {[kept[name] for name in question]}: choose another file")
@@ -125,7 +127,7 @@ def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, *, b
             "threads": os.environ["OMP_NUM_THREADS"],
         }
     )
-    heads = [AGAIN] if busy else [*ARMS][1:]
+    heads = [AGAIN] if busy else [*ARMS][2 if planted else 1 :]
     with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch, neighbour(busy):
         arms = {name: begun(name, question["workload"], question["device"], Path(scratch)) for name in (AS_IS, *heads)}
         took_s = 0.0
@@ -147,7 +149,8 @@ def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, *, b
             took_s = time.monotonic() - began
             said = f"{comparison['head']}, pair {len(comparison['pairs'])} in {took_s:.1f} s: {comparison['pairs'][-1]}"
             print(f"{said} {comparison.get('verdict', '')}", file=sys.stderr, flush=True)
-    print(summary([path]))
+    if path.exists():
+        print(summary([path]))
 
 
 @contextlib.contextmanager
@@ -263,6 +266,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="of this sitting")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--planted", action="store_true", help="slower ones alone, in this sitting")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind, in all sittings")
     parser.add_argument("--limit", type=float, default=2.0, help="percent")
@@ -278,7 +282,7 @@ def main() -> None:
     question = {name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")}
     question["limit_percent"] = given.limit
     ends = time.monotonic() + 60 * given.minutes
-    compare(given.series[0], question, ends, given.comparisons, busy=given.busy, apart=given.apart)
+    compare(given.series[0], question, ends, given.comparisons, given.busy, given.apart, given.planted)
 
 
 if __name__ == "__main__":
