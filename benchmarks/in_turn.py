@@ -40,6 +40,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.compare import intervals
+from kgprof.measures import rounds
 from kgprof.progress import Silent
 from kgprof.reading import layout
 from kgprof.record import recorder, store
@@ -111,9 +112,7 @@ def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout
 # ---------------------------------------------------------------- pair after pair
 
 
-def compare(
-    path: Path, question: dict[str, Any], ends: float, wanted: int, busy: bool, apart: bool, planted: bool
-) -> None:
+def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, busy: bool, apart: bool, only: str) -> None:
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "found": []}
     if {name: kept[name] for name in question} != question:
         raise SystemExit(f"{path} is of {[kept[name] for name in question]}: choose another file")
@@ -127,7 +126,9 @@ def compare(
             "threads": os.environ["OMP_NUM_THREADS"],
         }
     )
-    heads = [AGAIN] if busy else [*ARMS][2 if planted else 1 :]
+    if busy:
+        only = "unchanged"
+    heads = {"": [*ARMS][1:], "unchanged": [AGAIN], "planted": [*ARMS][2:]}[only]
     with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch, neighbour(busy):
         arms = {name: begun(name, question["workload"], question["device"], Path(scratch)) for name in (AS_IS, *heads)}
         took_s = 0.0
@@ -183,8 +184,10 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     return made
 
 
-def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool) -> list[Any]:
-    """The medians of both processes, each empty where it died."""
+def one_pair(
+    base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool
+) -> dict[str, intervals.Pair]:
+    """Of the step and of the evaluation, where there is one; nothing where a process died."""
     (key,) = base.plan.runs
     files = [layout.run_folder(arm.folder, key) / f"{layout.round_name(2)}.json" for arm in (base, head)]
     for file in files:
@@ -194,26 +197,27 @@ def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[
         one.measure_round(key, 2), other.measure_round(key, 2)
     else:
         one.measure_pair(other, key, 2)
-    found: list[dict[str, float]] = []
-    for file in files:
-        medians: dict[str, float] = {}
-        if file.exists():
-            timing = m.decode_json(file.read_bytes(), m.TimedRound).timing
-            medians["step"] = statistics.median(us for group in timing.step_us for us in group)
-            if timing.evaluation_s:
-                medians["evaluation"] = statistics.median(timing.evaluation_s)
-        found.append(medians)
-    return found
+    if not all(file.exists() for file in files):
+        return {}
+    timed = [m.decode_json(file.read_bytes(), m.TimedRound).timing for file in files]
+    medians = [[statistics.median(us for group in each.step_us for us in group) for each in timed]]
+    medians += [[statistics.median(each.evaluation_s) for each in timed]] if timed[0].evaluation_s else []
+    taken = [rounds.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed]
+    pieces = [[each.step_us for each in taken], [each.evaluation_s for each in taken]]
+    return {
+        name: intervals.Pair(below, above, intervals.ratio_in_turn(*side_by_side) or above / below)
+        for name, (below, above), side_by_side in zip(("step", "evaluation"), medians, pieces, strict=False)
+    }
 
 
 def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
     """Nothing before a look, nor while something is open and pairs are left."""
     if (look := len(pairs)) not in intervals.looks(most):
         return {}
-    whole = [pair for pair in pairs if all(pair)]
+    whole = [pair for pair in pairs if pair]
     found = {
-        name: intervals.paired([base[name] for base, _ in whole], [head[name] for _, head in whole], look, most)
-        for name in (whole[0][0] if whole else ())
+        name: intervals.paired([intervals.Pair(*each[name]) for each in whole], look, most)
+        for name in (whole[0] if whole else ())
     }
     verdicts = {each.verdict(limit) if each is not None else m.MetricVerdict.INCONCLUSIVE for each in found.values()}
     if look < most and (m.MetricVerdict.INCONCLUSIVE in verdicts or not verdicts):
@@ -236,7 +240,8 @@ def summary(paths: Sequence[Path]) -> dict[str, Any]:
         found = [each for each in series["found"] if "verdict" in each]
         for head in dict.fromkeys(each["head"] for each in found):
             of = [each for each in found if each["head"] == head]
-            apart = [math.log(b["step"] / a["step"]) for each in of for a, b in each["pairs"] if a and b]
+            apart = [math.log(pair["step"][2]) for each in of for pair in each["pairs"] if pair]
+            medians = [math.log(pair["step"][1] / pair["step"][0]) for each in of for pair in each["pairs"] if pair]
             rows.append(
                 {
                     "series": path.name,
@@ -248,6 +253,7 @@ def summary(paths: Sequence[Path]) -> dict[str, Any]:
                     "pairs_mean": statistics.fmean(len(one["pairs"]) for one in of),
                     "step_ratio_median": math.exp(statistics.median(apart)),
                     "spread_percent": 100 * statistics.stdev(apart),  # of a pair's ratio
+                    "spread_of_medians_percent": 100 * statistics.stdev(medians),  # were it that of the two medians
                 }
             )
     alike = [row for row in rows if row["head"] == AGAIN]
@@ -266,7 +272,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="of this sitting")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--planted", action="store_true", help="slower ones alone, in this sitting")
+    parser.add_argument("--only", choices=["unchanged", "planted"], default="", help="in this sitting")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind, in all sittings")
     parser.add_argument("--limit", type=float, default=2.0, help="percent")
@@ -282,7 +288,7 @@ def main() -> None:
     question = {name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")}
     question["limit_percent"] = given.limit
     ends = time.monotonic() + 60 * given.minutes
-    compare(given.series[0], question, ends, given.comparisons, given.busy, given.apart, given.planted)
+    compare(given.series[0], question, ends, given.comparisons, given.busy, given.apart, given.only)
 
 
 if __name__ == "__main__":

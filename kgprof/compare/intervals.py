@@ -8,13 +8,14 @@ variances, Satterthwaite's degrees of freedom). What drifts between the two reco
 machine) is in neither variance: ``machine_drift`` checks for it.
 
 ``paired`` is for sides that were recorded in turn, pair by pair, so that drift is nearly the same on both sides of a
-pair and changes its sign from one pair to the next: Student's t over the differences of the pairs. The recording ends
-as soon as the budget is decided, so the interval is taken again and again. It is a repeated confidence interval
-(C. Jennison and B. W. Turnbull, Journal of the Royal Statistical Society B 51, 1989, 305-361): those of all LOOKS
-together hold the true ratio with a probability of 95 %, whichever rule ends the recording. Look k of at most N pairs
-spends f(n_k / N) - f(n_(k-1) / N) of the 5 %, with f(t) = t ** SPENDING (the power family of K. Kim and D. L. DeMets,
-Biometrika 74, 1987, 149-154). Each look has the quantile of its own share, so by Bonferroni's inequality the sum holds
-however the looks depend on each other.
+pair and changes its sign from one pair to the next: Student's t over the pairs' ratios, which are ``ratio_in_turn``
+where the processes of a pair took turns, and the quotients of their medians where one ran after the other. The
+recording ends as soon as the budget is decided, so the interval is taken again and again. It is a repeated confidence
+interval (C. Jennison and B. W. Turnbull, Journal of the Royal Statistical Society B 51, 1989, 305-361): those of all
+LOOKS together hold the true ratio with a probability of 95 %, whichever rule ends the recording. Look k of at most N
+pairs spends f(n_k / N) - f(n_(k-1) / N) of the 5 %, with f(t) = t ** SPENDING (the power family of K. Kim and D. L.
+DeMets, Biometrika 74, 1987, 149-154). Each look has the quantile of its own share, so by Bonferroni's inequality the
+sum holds however the looks depend on each other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean, median, variance
+from typing import NamedTuple
 
 from kgprof import model as m
 
@@ -53,6 +55,14 @@ class Interval:
         if self.high < 1 / (1 + budget):
             return m.MetricVerdict.BETTER
         return m.MetricVerdict.SAME if self.high <= 1 + budget else m.MetricVerdict.INCONCLUSIVE
+
+
+class Pair(NamedTuple):
+    """The times of two processes, and head's over base's."""
+
+    base: float
+    head: float
+    ratio: float
 
 
 @functools.lru_cache(maxsize=4096)
@@ -170,11 +180,21 @@ def last_look(pairs: int, most: int) -> int:
     return max((look for look in looks(most) if look <= pairs), default=0)
 
 
-def paired(base: Sequence[float], head: Sequence[float], look: int, most: int) -> Interval | None:
+def paired(pairs: Sequence[Pair], look: int, most: int) -> Interval | None:
     """Of pairs in order, at a look; some may have been lost. None for fewer than two, or a time that is none."""
-    if min(len(base), len(head)) < FEWEST_ROUNDS or min(*base, *head) <= 0:
+    if len(pairs) < FEWEST_ROUNDS or min(min(each) for each in pairs) <= 0:
         return None
-    below, above = [math.log(x) for x in base], [math.log(x) for x in head]
-    apart = [b - a for a, b in zip(below, above, strict=True)]
+    apart = [math.log(each.ratio) for each in pairs]
     half = t_quantile(len(apart) - 1, share(look, most)) * math.sqrt(variance(apart) / len(apart))
-    return _interval(below, above, half)
+    middle = fmean(math.log(each.base * each.head) / 2 for each in pairs)
+    return _interval([middle - fmean(apart) / 2], [middle + fmean(apart) / 2], half)
+
+
+def ratio_in_turn(base: Sequence[float], head: Sequence[float]) -> float | None:
+    """Of two processes that timed the same pieces of work in turn: the median of the pieces' ratios. None without any.
+
+    Where a core is now fast and now slow, the median step of a process is of the one speed or of the other, as it had
+    more of; two pieces side by side had the same one, but for a few.
+    """
+    both = [above / below for below, above in zip(base, head, strict=False) if below > 0 and above > 0]
+    return median(both) if both else None

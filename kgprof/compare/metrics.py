@@ -95,7 +95,7 @@ class Time:
     of: m.TimeOf
     unit: str  # empty: milliseconds for a unit of work
     unit_us: float  # microseconds in its unit
-    medians: Callable[[m.RunReport, m.Rounds], Sequence[float]]  # one a round
+    columns: Callable[[m.RunReport, m.Rounds | m.TakenInTurn], Sequence[float]]  # one a round, or a piece of one
     spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of the first process
 
     def samples(self, run: m.RunReport) -> Sequence[float]:
@@ -103,7 +103,7 @@ class Time:
         spread = self.spread(run)
         if isinstance(spread, m.Skipped):
             return ()
-        each = self.medians(run, run.rounds) if isinstance(run.rounds, m.Rounds) else (spread.median,)
+        each = self.columns(run, run.rounds) if isinstance(run.rounds, m.Rounds) else (spread.median,)
         return each if all(time > 0 for time in each) else ()
 
     def middle(self, run: m.RunReport) -> _Value:
@@ -113,18 +113,18 @@ class Time:
         return geometric_mean(samples) if samples else m.Skipped(reason="no time above 0 was measured")
 
 
-def _unit_medians(run: m.RunReport, rounds: m.Rounds) -> Sequence[float]:
-    if rounds.evaluation_s:
+def _of_units(run: m.RunReport, took: m.Rounds | m.TakenInTurn) -> Sequence[float]:
+    if took.evaluation_s:
         assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
-        return [1000 * seconds / run.evaluation.units for seconds in rounds.evaluation_s]
+        return [1000 * seconds / run.evaluation.units for seconds in took.evaluation_s]
     assert run.unit.per_step is not None
-    return [us / 1000 / run.unit.per_step for us in rounds.step_us]
+    return [us / 1000 / run.unit.per_step for us in took.step_us]
 
 
 TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
-    STEP: Time(STEP, "us", 1.0, lambda run, rounds: rounds.step_us, lambda run: run.step),
-    EVALUATION: Time(EVALUATION, "s", 1e6, lambda run, rounds: rounds.evaluation_s, lambda run: run.evaluation_time),
-    UNIT: Time(UNIT, "", 1e3, _unit_medians, lambda run: run.per_unit),
+    STEP: Time(STEP, "us", 1.0, lambda run, took: took.step_us, lambda run: run.step),
+    EVALUATION: Time(EVALUATION, "s", 1e6, lambda run, took: took.evaluation_s, lambda run: run.evaluation_time),
+    UNIT: Time(UNIT, "", 1e3, _of_units, lambda run: run.per_unit),
 }
 
 
@@ -149,8 +149,10 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
     """``budget``: percent."""
     base, head = time.middle(sides.base), time.middle(sides.head)
     rounds, work = (time.samples(sides.base), time.samples(sides.head)), sides.head.unit
+    pairs: list[intervals.Pair] = []
     if sides.in_turn is not None:
-        rounds = _paired(time, sides, sides.in_turn.most_rounds)
+        pairs = _pairs(time, sides, sides.in_turn.most_rounds)
+        rounds = [pair.base for pair in pairs], [pair.head for pair in pairs]
     metric = m.ComparedMetric(
         name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
@@ -174,17 +176,21 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
-    return _judged(metric, rounds, sides, budget / 100)
+    return _judged(metric, rounds, pairs, sides, budget / 100)
 
 
 def _judged(
-    metric: m.ComparedMetric, rounds: tuple[Sequence[float], Sequence[float]], sides: Sides, budget: float
+    metric: m.ComparedMetric,
+    rounds: tuple[Sequence[float], Sequence[float]],
+    pairs: Sequence[intervals.Pair],
+    sides: Sides,
+    budget: float,
 ) -> m.ComparedMetric:
-    """By an interval. ``rounds``: base's and head's, of sides recorded in turn pair by pair."""
+    """By an interval. ``rounds``: base's and head's; ``pairs``: the same of sides recorded in turn."""
     if sides.in_turn is not None:
         most = sides.in_turn.most_rounds
         look = intervals.last_look(min(_pairs_made(sides)), most)
-        within = intervals.paired(*rounds, look, most) if look else None
+        within = intervals.paired(pairs, look, most) if look else None
     else:
         within = intervals.interval(*rounds)
     if within is not None:
@@ -225,15 +231,24 @@ def _pairs_made(sides: Sides) -> tuple[int, int]:
     return made[0], made[1]
 
 
-def _paired(time: Time, sides: Sides, most: int) -> tuple[Sequence[float], Sequence[float]]:
-    """The rounds that both sides have, up to the last look; never the first, whose caches were cold."""
+def _pairs(time: Time, sides: Sides, most: int) -> list[intervals.Pair]:
+    """Of the rounds that both sides have, up to the last look; never the first, whose caches were cold."""
     look = intervals.last_look(min(_pairs_made(sides)), most) or most
     by_number: list[dict[int, float]] = []
+    pieces: list[dict[int, Sequence[float]]] = []  # of the rounds that took turns with the other side's
     for run in (sides.base, sides.head):
         numbers, samples = run.rounds.numbers if isinstance(run.rounds, m.Rounds) else (), time.samples(run)
         by_number.append(dict(zip(numbers, samples, strict=True)) if len(numbers) == len(samples) else {})
-    both = [number for number in sorted(by_number[0]) if number in by_number[1] and 1 < number <= look + 1]
-    return [by_number[0][number] for number in both], [by_number[1][number] for number in both]
+        in_turn = run.rounds.in_turn if isinstance(run.rounds, m.Rounds) and samples else ()
+        each = zip(numbers, in_turn, strict=False)
+        pieces.append({number: time.columns(run, taken) for number, taken in each if taken is not None})
+    found = []
+    for number in sorted(by_number[0]):
+        if number in by_number[1] and 1 < number <= look + 1:
+            base, head = by_number[0][number], by_number[1][number]
+            side_by_side = intervals.ratio_in_turn(pieces[0].get(number, ()), pieces[1].get(number, ()))
+            found.append(intervals.Pair(base, head, side_by_side or head / base))
+    return found
 
 
 # ---------------------------------------------------------------- counts and sizes

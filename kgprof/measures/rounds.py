@@ -32,6 +32,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     if not evaluation_s and run.unit.per_step:
         per_unit = _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
+        in_turn=tuple(taken_in_turn(timing) for timing in timed),
         asked=len(run.rounds) + 1,
         numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound))),
         step_us=step_us,
@@ -51,6 +52,14 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
             if isinstance(record.measured, m.Skipped)
         ),
     )
+
+
+def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
+    if not timing.slice_steps:
+        return None
+    size = timing.slice_steps
+    slices = [group[at : at + size] for group in timing.step_us for at in range(0, len(group), size)]
+    return m.TakenInTurn(step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s)
 
 
 def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:

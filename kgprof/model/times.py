@@ -45,6 +45,14 @@ class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
     backward_passes: int = 1  # before each optimizer step; more are gradient accumulation
 
 
+class TakenInTurn(Model, frozen=True, kw_only=True):
+    """A round that was timed slice by slice beside another process: its slice k is the same work at the same time as
+    the other one's slice k."""
+
+    step_us: tuple[float, ...]  # the median step of each slice
+    evaluation_s: tuple[float, ...]  # each; empty for a workload that has no whole evaluation
+
+
 class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     """TIMING in several fresh processes: of each that has one its median, in the order of the rounds.
 
@@ -68,6 +76,7 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
         reason="TIMING did not check the machine's speed"
     )  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
+    in_turn: tuple[TakenInTurn | None, ...] = ()  # one each; None: it was timed alone
 
 
 class ProcessSteps(Model, frozen=True, kw_only=True):

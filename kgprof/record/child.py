@@ -173,7 +173,7 @@ def timing_round(job: Job, events: Events) -> None:
     from kgprof.record.turns import Turns
     from kgprof.workloads.backend import in_place_of_inductor
 
-    turns = Turns(job.turns)
+    turns = Turns(job.turns, job.slice_steps)
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
         timed = timed_round(run.session, run.device, run.options, events.phase, turns)

@@ -30,7 +30,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
-from kgprof.record.turns import IN_TURN_FROM, YOURS
+from kgprof.record.turns import FIRST, IN_TURN_FROM
 from kgprof.signals import Signals, catches, words
 
 OnPhase = Callable[[str], None]
@@ -143,7 +143,7 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
         waits = stack.enter_context(ThreadPoolExecutor(2))
         here, there = os.pipe(), os.pipe()
         try:
-            os.write(there[1], YOURS)
+            os.write(there[1], FIRST)
             one = start(first, (here[0], there[1]), news[0], on_phase)
             one.add_done_callback(lambda _: ready.put(None))
             ready.get()

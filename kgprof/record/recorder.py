@@ -7,6 +7,7 @@ child, and what was measured by then stands in the Recording.
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
 from kgprof.record.scratch import scratch_folder
+from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
 from kgprof.workloads import programs
 
@@ -253,9 +255,15 @@ class Recorder:
         return False
 
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
-        """A round of each at the same time, their blocks in turn; whether both ended well."""
-        one = self._given(Task.ROUND, key, number=number)
-        two = other._given(Task.ROUND, key, number=number, waits=True)
+        """A round of each at the same time, slice by slice in turn; whether both ended well. Both are timed already."""
+        steps = [
+            times.step_time(recordings.read_pass(each.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
+            for each in (self, other)
+        ]
+        slowest_us = max((step.median for step in steps if isinstance(step, m.Spread)), default=0) or math.inf
+        slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
+        one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
+        two = other._given(Task.ROUND, key, number=number, slice_steps=slice_steps, waits=True)
         ended, others = children.run_in_turn(one, two)
         exits = self._taken(one, ended, decides=True), other._taken(two, others, decides=True)
         return all(each.outcome == m.Outcome.OK for each in exits)
@@ -329,6 +337,7 @@ class Recorder:
         *,
         kernels: bool = False,
         number: int = 1,
+        slice_steps: int = 1,
         waits: bool = False,
     ) -> Start:
         """What a child is started with. Its start is said at once, but of one that ``waits`` when it has started."""
@@ -340,6 +349,7 @@ class Recorder:
             recording=str(self.folder.resolve()),
             key=key,
             round=number,
+            slice_steps=slice_steps,
             kernels=kernels,
             code_cached=caches.lower_anew and caches.folder.is_dir(),
             plan=self.plan,

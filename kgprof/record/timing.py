@@ -31,8 +31,7 @@ from kgprof.workloads.protocol import EvaluationSession, Session
 # evaluation is there for the spread, which one alone has not: it may take TIMING up to half of --timeout.
 TIMING_BUDGET_S = 20.0
 AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 %
-# Beside another process (turns.py), where short pieces of work in turn are what makes the two alike, it takes more of
-# them: as many as end within this, at most so many.
+# Beside another process (turns.py) it takes as many as end within this, at most so many.
 IN_TURN_S, IN_TURN = 2.0, 20
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
@@ -45,6 +44,7 @@ class StepClock:
     """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time of each step."""
 
     name = "perf_counter"
+    stood_s = 0.0  # since ``start``, while another process had its turn
 
     def prepare(self, steps: int) -> None:
         """What makes ``tick`` cheaper, for so many steps."""
@@ -96,6 +96,37 @@ class CudaEventClock(StepClock):
 
 def clock_for(device: torch.device) -> StepClock:
     return CudaEventClock() if device.type == "cuda" else StepClock()
+
+
+class SlicedClock(StepClock):
+    """Gives the turn away after every slice of steps, and stands still until it comes back."""
+
+    def __init__(self, device: torch.device, turns: Turns) -> None:
+        self._clock, self._device, self._turns = clock_for(device), device, turns
+        self.name = self._clock.name
+
+    def prepare(self, steps: int) -> None:
+        self._clock.prepare(steps)
+
+    def start(self) -> None:
+        self._before: list[float] = []  # the steps of the slices so far
+        self._taken, self.stood_s = 0, 0.0
+        self._clock.start()
+
+    def tick(self) -> None:
+        self._clock.tick()
+        self._taken += 1
+        if self._taken % self._turns.steps == 0:
+            synchronize(self._device)
+            stands_from = time.perf_counter()
+            self._before += self._clock.stop()
+            self._turns.give()
+            self._turns.take()
+            self._clock.start()
+            self.stood_s += time.perf_counter() - stands_from
+
+    def stop(self) -> tuple[float, ...]:
+        return *self._before, *self._clock.stop()
 
 
 def synchronize(device: torch.device) -> None:
@@ -175,7 +206,7 @@ def _timed(
     """``run`` so many times. The first one always runs; another one when, as long as the longest so far, it would end
     within the budget, which for the second one is ``second_s`` where that is more. It is given for evaluations: two of
     them that agree have the spread that a third is for."""
-    clock, machine = clock_for(device), MachineClock(device)
+    clock, machine = SlicedClock(device, turns) if turns.shared else clock_for(device), MachineClock(device)
     clock.prepare(AHEAD)
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
@@ -197,13 +228,18 @@ def _timed(
         clock.start()
         run(clock.tick)
         synchronize(device)
-        walls.append(time.perf_counter() - began)
+        walls.append(time.perf_counter() - began - clock.stood_s)
         steps.append(clock.stop())
         turns.give()
     turns.leave()
     machine.sample()
     return m.TimingPass(
-        clock=clock.name, step_us=tuple(steps), evaluation_s=tuple(walls), stopped_early=early, machine=machine.speed()
+        clock=clock.name,
+        step_us=tuple(steps),
+        evaluation_s=tuple(walls),
+        stopped_early=early,
+        machine=machine.speed(),
+        slice_steps=turns.steps if turns.shared else 0,
     )
 
 

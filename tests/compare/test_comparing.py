@@ -28,6 +28,7 @@ from kgprof.model import (
     RunAgreement,
     RunComparison,
     Skipped,
+    TakenInTurn,
     Undecided,
 )
 from tests.analysis.compared import (
@@ -208,6 +209,29 @@ def test_drift_that_both_sides_share_cancels_in_pairs(program: float, limit: flo
     # As two recordings made one after the other they settle nothing.
     apart = msgspec.structs.replace(base, in_turn=None), msgspec.structs.replace(head, in_turn=None)
     assert step_of(*apart).verdict == "inconclusive"
+
+
+def taking_turns(given: Profile, pieces: Sequence[float]) -> Profile:
+    """In every round but the first one."""
+    rounds = given.runs[0].rounds
+    assert isinstance(rounds, Rounds)
+    taken = TakenInTurn(step_us=tuple(pieces), evaluation_s=tuple(pieces))
+    in_turn = (None, *(taken for _ in rounds.numbers[1:]))
+    return with_run(given, rounds=msgspec.structs.replace(rounds, in_turn=in_turn))
+
+
+def test_pieces_that_were_timed_side_by_side_count_and_not_the_medians() -> None:
+    """By the medians head would be 30 % slower."""
+    base = taking_turns(in_turn("base", (1.0,) * 7), (100.0, 130.0, 100.0, 130.0))
+    head = taking_turns(in_turn("head", [1.3 * own for own in NOISE]), (101.0, 131.3, 131.3, 131.3, 7.0))
+
+    (run,) = comparison(base, head).runs
+
+    assert [metrics_of(run)[name] for name in ("step", "evaluation", "ms/candidate")] == ["same"] * 3
+    step = step_of(base, head)
+    assert step.ratio == pytest.approx(1.01)
+    # One side alone has pieces, or none: the medians count.
+    assert step_of(base, in_turn("head", [1.3 * own for own in NOISE])).ratio == pytest.approx(1.3, abs=0.01)
 
 
 def test_an_option_moves_the_limit_that_was_stated() -> None:

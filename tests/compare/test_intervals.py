@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +12,13 @@ from hypothesis import strategies as st
 from kgprof.compare.intervals import (
     ALPHA,
     Interval,
+    Pair,
     interval,
     last_look,
     looks,
     moved,
     paired,
+    ratio_in_turn,
     rounds_to_settle,
     share,
     t_quantile,
@@ -172,15 +176,40 @@ def test_a_paired_interval_worked_by_hand() -> None:
     base = [math.exp(x) for x in (0.0, 5.0, -2.0, 1.0)]
     head = [x * math.exp(more) for x, more in zip(base, (0.1, 0.3, 0.1, 0.3), strict=True)]
 
-    found = paired(base, head, 4, 4)
+    found = paired(quotients(base, head), 4, 4)
 
     assert found is not None
     half = 3.182 * math.sqrt(0.04 / 3 / 4)
     ends = math.log(found.ratio), math.log(found.low), math.log(found.high)
     assert ends == pytest.approx((0.2, 0.2 - half, 0.2 + half), abs=1e-4)
     assert found.head / found.base == pytest.approx(found.ratio)
-    assert paired([1.0], [2.0], 4, 4) is None
-    assert paired([1.0, 0.0], [2.0, 1.0], 4, 4) is None
+    assert paired(quotients([1.0], [2.0]), 4, 4) is None
+    assert paired([Pair(1.0, 2.0, 2.0), Pair(0.0, 1.0, 1.0)], 4, 4) is None
+
+
+def test_where_pairs_took_turns_their_own_ratios_count_and_both_times_stay_in_the_middle() -> None:
+    found = paired([Pair(100.0, 400.0, 1.21)] * 4, 4, 4)
+
+    assert found is not None
+    assert (found.ratio, found.low, found.high) == pytest.approx((1.21, 1.21, 1.21))
+    assert (found.base, found.head) == pytest.approx((200 / 1.1, 200 * 1.1))
+
+
+def test_a_core_that_is_now_fast_and_now_slow_is_so_for_both_pieces_of_work_side_by_side() -> None:
+    """Head is 2 % slower; one had more slow pieces, so that the medians are 30 % apart."""
+    fast, slow = 100.0, 130.0
+    base = [fast, fast, slow, slow, fast, fast, slow]
+    head = [1.02 * at for at in (fast, fast, slow, slow, slow, fast, slow)]
+
+    assert statistics.median(head) / statistics.median(base) > 1.3
+    assert ratio_in_turn(base, head) == pytest.approx(1.02)
+    assert ratio_in_turn([100.0, 0.0, 100.0], [110.0, 5.0]) == pytest.approx(1.1)  # one was longer there
+    assert ratio_in_turn((), [1.0]) is None
+
+
+def quotients(base: Sequence[float], head: Sequence[float]) -> list[Pair]:
+    """Of pairs of which one process ran after the other."""
+    return [Pair(below, above, above / below) for below, above in zip(base, head, strict=True)]
 
 
 def student(chance: random.Random) -> float:
@@ -231,7 +260,7 @@ def recorded(
         base.append(math.exp(below))
         head.append(slower * math.exp(above))
         if (look := pair + 1) in looks(most):
-            found = paired(base, head, look, most)
+            found = paired(quotients(base, head), look, most)
             assert found is not None
             held = held and found.low <= slower <= found.high
             if (verdict := found.verdict(budget)) is not MetricVerdict.INCONCLUSIVE:

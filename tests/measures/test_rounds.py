@@ -21,6 +21,7 @@ from kgprof.model import (
     Skipped,
     Spread,
     StepSeries,
+    TakenInTurn,
     TimedRound,
     TimingPass,
 )
@@ -94,7 +95,21 @@ def test_each_round_counts_as_its_median_and_warm_calls_are_those_of_the_further
         graphs_from_cache=(2, 2),
         graphs_compiled=(0, 0),
         lost=("round 3 was killed during TIMING: SIGKILL",),
+        in_turn=(None, None, None),
     )
+
+
+def test_a_round_beside_another_process_keeps_the_median_step_of_each_slice() -> None:
+    steps = ((1.0, 3.0, 2.0, 10.0), (5.0, 5.0, 6.0))
+    timing = TimingPass(clock="perf_counter", step_us=steps, evaluation_s=(0.1, 0.2), slice_steps=3)
+    first, alone = round_of(2, 110.0), round_of(3, 120.0)
+    assert isinstance(first.measured, TimedRound)
+    beside = msgspec.structs.replace(first, measured=msgspec.structs.replace(first.measured, timing=timing))
+
+    found = rounds(run_of(beside, alone))
+
+    assert isinstance(found, Rounds)
+    assert found.in_turn == (None, TakenInTurn(step_us=(2.0, 10.0, 5.0), evaluation_s=(0.1, 0.2)), None)
 
 
 def test_an_evaluations_candidates_are_divided_by_in_every_round() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import threading
+import time
 
 import pytest
 import torch
 
 from kgprof.model import Evaluation, Options
 from kgprof.record import timing
+from kgprof.record.turns import DONE, WORD, YOURS, Turns
 from kgprof.workloads.protocol import Tick
 from tests.record.sessions import EVALUATION, Evaluating, Stepping
 
@@ -38,6 +42,34 @@ def test_a_plain_workload_is_timed_in_groups_of_steps() -> None:
     assert all(step > 0 for group in found.step_us for step in group)
     assert (found.clock, found.evaluation_s, found.stopped_early, found.notes) == ("perf_counter", (), "", ())
     assert session.steps == timing.GROUPS * (4 + 1)  # one step before each group is in no sample
+
+
+def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clock_stands_still() -> None:
+    """The other one here takes 0.05 s a turn."""
+    (mine, theirs), (reads, said) = os.pipe(), os.pipe()
+    passed = 0
+
+    def other() -> None:
+        nonlocal passed
+        os.write(said, YOURS + bytes(2))
+        while os.read(mine, WORD)[:1] == YOURS:
+            passed += 1
+            time.sleep(0.05)
+            os.write(said, YOURS + bytes(2))
+        os.write(said, DONE + bytes(2))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=2), Turns((reads, theirs), steps=2))
+    thread.join()
+    for end in (mine, theirs, reads, said):
+        os.close(end)
+
+    assert found.slice_steps == 2
+    assert [len(steps) for steps in found.step_us] == [3] * timing.IN_TURN
+    assert passed == 2 * timing.IN_TURN  # within each evaluation once, and after it
+    assert max(found.evaluation_s) < 0.05
+    assert max(us for group in found.step_us for us in group) < 50_000
 
 
 def test_whole_evaluations_are_timed_where_there_are_any() -> None:

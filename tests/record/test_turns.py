@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from kgprof.model import Options, Outcome, RunKey
 from kgprof.record import children
 from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Job, Task
+from kgprof.record.turns import FIRST, YOURS, Turns, core
 from tests.record.test_children import PROLOGUE, Text
 
 PROGRAM = """
@@ -114,6 +116,23 @@ def test_a_first_one_that_dies_before_it_times_leaves_the_second_one_alone(
 
     assert [each.exit.outcome == Outcome.OK for each in ended] == [False, True]
     assert blocks(said) == ["b0", "b1"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say which core a thread is on")
+def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_of_them_afterwards() -> None:
+    allowed = os.sched_getaffinity(0)
+    (reads, said) = os.pipe()
+    turns = Turns((reads, said))  # it answers itself
+    for wanted in allowed:
+        os.write(said, YOURS + wanted.to_bytes(2))
+        turns.take()
+        assert core() == wanted
+        assert os.sched_getaffinity(0) == allowed
+    os.write(said, FIRST)
+    turns.take()
+    assert os.sched_getaffinity(0) == allowed
+    for end in (reads, said):
+        os.close(end)
 
 
 def test_an_older_kgprof_knows_nothing_of_turns() -> None:
