@@ -4,10 +4,11 @@
     python benchmarks/evaluator.py ../old:fused.default levels.default --queries 20 --rounds 3 -o cpu.json
     python benchmarks/evaluator.py levels.default fused.default --batch-sizes 64,256,1024,4096,16384 --max-atoms 21
 
-``FOLDER:strategy.mode`` runs the code of another checkout. Each run has a process of its own, ``--rounds`` of them in
-turn with the other runs', and is written as soon as it is there; a later call goes on where the last one stopped, and
-starts over if the question differs. A process first evaluates once, which compiles and warms up, then ``--samples``
-times. A run that failed or ran past ``--limit-s`` keeps the reason and is tried again by the next call.
+``FOLDER:strategy.mode`` runs the code of another checkout, ``strategy.mode+first-look=tf32`` gives that run an
+option. Each run has a process of its own, ``--rounds`` of them in turn with the other runs', and is written as soon
+as it is there; a later call goes on where the last one stopped, and starts over if the question differs. A process
+first evaluates once, which compiles and warms up, then ``--samples`` times. A run that failed or ran past
+``--limit-s`` keeps the reason and is tried again by the next call.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ QUESTION = ("device", "queries", "corruptions", "max_atoms")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", default=RUNS, help="strategy.mode, or FOLDER:strategy.mode")
+    parser.add_argument("runs", nargs="*", default=RUNS, help="[FOLDER:]strategy.mode[+option=value ...]")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/family"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--queries", default="100")
@@ -125,8 +126,10 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     options = ["--data", str(given.data), "--preset", "seed"]
     try:
         options += ["--queries", given.queries, "--corruptions", given.corruptions]
+        name, *own = given.runs[0].split("+")
+        options += [f"--{option}" for option in own]
         of = build([*options, "--batch-size", given.batch_sizes, "--max-atoms", given.max_atoms], 0)
-        strategy, mode = given.runs[0].split(".")
+        strategy, mode = name.split(".")
         session = of.prepare(RunKey(strategy=strategy, mode=mode), torch.device(given.device))
     except KgprofError as error:
         sys.exit(str(error))

@@ -25,6 +25,7 @@ DTYPES = ("float64", "float32")
 LAYOUTS = ("queue", "transposed")
 TRANSPOSED = LAYOUTS[1]
 PARTS = ("step", "engine", "policy")
+FIRST_LOOKS = ("none", "tf32")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
@@ -61,6 +62,7 @@ class LinkpredOptions:
     policy: Path | None = None  # a state_dict; None: seeded random weights
     max_steps: int | None = None  # for the whole evaluation; what it leaves is reported as unfinished
     allow_tf32: bool = False
+    first_look: str = FIRST_LOOKS[0]  # of `levels`: what a choice is made in where its gap is wide enough
     near_tie_threshold: float | None = None  # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
 
     def __post_init__(self) -> None:
@@ -72,6 +74,10 @@ class LinkpredOptions:
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
             raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} must be 0 or more")
+        if self.first_look != FIRST_LOOKS[0] and (self.dtype != "float32" or self.allow_tf32):
+            excluded = "--allow-tf32" if self.allow_tf32 else f"--dtype {self.dtype}"
+            hint = "it gives the results of float32, as --dtype float32 without --allow-tf32 does"
+            raise UsageError(f"--first-look {self.first_look} and {excluded} exclude each other", hint=hint)
         _family_tree_size(self.dataset)
 
     @property
@@ -89,6 +95,8 @@ class LinkpredOptions:
         values["near_tie_threshold"] = self.near_tie_gap
         values["children_width"] = self.children_width or self.max_children
         del values["data" if self.data is None else "dataset"]
+        if self.first_look == FIRST_LOOKS[0]:
+            del values["first_look"]
         return {name: str(_UNSET[name] if value is None else value) for name, value in values.items()}
 
 
@@ -285,6 +293,12 @@ _COMMAND = click.Command(
         click.Option(["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"),
         _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
         click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
+        _option(
+            "first_look",
+            "|".join(FIRST_LOOKS),
+            "Strategy levels: score in TF32 first, and again in float32 where that could choose differently.",
+            kind=click.Choice(FIRST_LOOKS),
+        ),
         _option(
             "near_tie_threshold",
             "X",

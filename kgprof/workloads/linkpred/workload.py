@@ -15,7 +15,7 @@ from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
-from kgprof.workloads.linkpred.options import TRANSPOSED, LinkpredOptions, load_graph, parse
+from kgprof.workloads.linkpred.options import FIRST_LOOKS, TRANSPOSED, LinkpredOptions, load_graph, parse
 from kgprof.workloads.linkpred.policy import VARIABLES, GreedyChooser, PolicyNetwork, PolicySizes, load_weights
 from kgprof.workloads.linkpred.proof import Prover
 from kgprof.workloads.linkpred.sampler import Candidates, sample
@@ -102,13 +102,17 @@ class LinkPrediction:
             raise UsageError(f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint)
         # Process-wide, like the option it stands for; each run has a process of its own.
         torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
+        first_look = self.options.first_look
+        if first_look != FIRST_LOOKS[0] and not issubclass(strategy, Levels):
+            hint = f"--strategy {Levels.name}, or leave it out"
+            raise UsageError(f"strategy {run.strategy!r} has no --first-look {first_look}", hint=hint)
         if issubclass(strategy, SlotStrategy):
             search: Search = SlotSearch(
                 strategy(self.problem(device)), run.mode, part=self.options.compile, marked=self.options.mark_steps
             )
             settings = self.settings()
         elif issubclass(strategy, Levels):
-            search = strategy(self.problem(device), run.mode, part=self.options.compile)
+            search = strategy(self.problem(device), run.mode, part=self.options.compile, first_look=first_look)
             settings = self.settings()
         else:
             search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
+from kgprof.errors import UsageError
+from kgprof.model import RunKey
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
 from kgprof.workloads.linkpred.strategies import levels
@@ -58,6 +61,89 @@ def test_passes_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(levels.ENCODED_ROWS, "cpu", 2)
 
     assert same(run(workload()), reference(workload()))
+
+
+def in_float32(seed: int) -> LinkPrediction:
+    of = every_triple_of_a_random_graph(seed)
+    return LinkPrediction(dataclasses.replace(of.options, dtype="float32"), of.graph, of.candidates, seed)
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does to the operands of a product where TF32 is allowed, with 5 bits left in place of 10: on graphs as
+    small as these nothing less would change a choice."""
+    monkeypatch.setitem(levels.FIRST_LOOKS, "tf32", 2.0**-4)
+    exact = torch.nn.functional.linear
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return ((x.contiguous().view(torch.int32) + 0x20000) & ~0x3FFFF).view(torch.float32)
+
+    def product(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        if torch.get_float32_matmul_precision() == "high":
+            return exact(rounded(x), rounded(layer.weight), layer.bias)
+        return exact(x, layer.weight, layer.bias)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", product)
+
+
+def looked_at_first(of: LinkPrediction, mode: str = "eager") -> Found:
+    return finish(Levels(of.problem(CPU), mode, "aot_eager", first_look="tf32"))
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("seeds", [range(20), *LONG], ids=str)
+def test_a_first_look_in_tf32_changes_no_choice_of_float32(seeds: range) -> None:
+    for seed in seeds:
+        of = in_float32(seed)
+        assert same(looked_at_first(of), run(of)), seed
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_first_look_says_how_often_it_looked_again_and_how_far_it_was_off() -> None:
+    of = workload("--dtype", "float32", "--hidden", "32", "--layers", "3")
+    search = Levels(of.problem(CPU), "eager", first_look="tf32")
+
+    found = finish(search)
+
+    assert same(found, run(of))
+    assert levels.MEASURED <= search.again < search.choices / 2
+    assert 0 < search.differed <= levels.FIRST_LOOKS["tf32"]
+    assert f"{search.again:,} of {search.choices:,} choices made again" in found.settings["first look"]
+    assert same(looked_at_first(of, "default"), run(of))
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_first_look_that_is_further_off_than_stated_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(levels.FIRST_LOOKS, "tf32", 1e-6)
+    of = workload("--dtype", "float32")
+
+    found = looked_at_first(of)
+
+    assert same(found, run(of))
+    assert found.settings["first look"].startswith("given up")
+
+
+@pytest.mark.usefixtures("coarse")
+def test_choices_that_are_not_made_again_would_be_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the tests above could fail."""
+    monkeypatch.setattr(levels, "MEASURED", 0)
+    monkeypatch.setattr(Levels, "_undecided", lambda self, logits, lengths: torch.zeros(len(logits), dtype=torch.bool))
+    all_of = [in_float32(seed) for seed in range(20)]
+
+    assert not all(same(looked_at_first(of), run(of)) for of in all_of)
+
+
+@pytest.mark.parametrize("args", [("--dtype", "float64"), ("--dtype", "float32", "--allow-tf32")])
+def test_a_first_look_needs_float32_results_to_reproduce(args: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        workload(*args, "--first-look", "tf32")
+
+
+def test_only_levels_has_a_first_look() -> None:
+    of = workload("--dtype", "float32", "--first-look", "tf32")
+    with pytest.raises(UsageError, match="'fused' has no --first-look"):
+        of.prepare(RunKey(strategy="fused", mode="eager"), CPU)
 
 
 def test_compiled_and_run_twice() -> None:

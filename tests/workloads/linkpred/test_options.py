@@ -209,11 +209,12 @@ def test_the_near_tie_threshold_is_wider_than_the_noise_of_the_products(args: li
 
 def test_options_are_shown_as_text() -> None:
     shown = replace(DEFAULTS, corruptions=None).as_text()
-    from_data = replace(DEFAULTS, data=Path("/data")).as_text()
+    from_data = replace(DEFAULTS, data=Path("/data"), dtype="float32", first_look="tf32").as_text()
 
     assert {**shown, **from_data}.keys() == LinkpredOptions.__dataclass_fields__.keys()
     assert (shown["dataset"], from_data["data"]) == ("family-tree", "/data")
     assert "data" not in shown
+    assert "first_look" not in shown  # it changes no result, and older recordings have no such setting
     assert "dataset" not in from_data
     assert (shown["corruptions"], shown["queries"], shown["fact_fanout"]) == ("all", "320", "from the data")
     assert (shown["policy"], shown["max_steps"], shown["allow_tf32"]) == ("seeded random weights", "none", "False")
