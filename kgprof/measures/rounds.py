@@ -12,6 +12,7 @@ ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds N runs it in N
 NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
 _ENTRIES, _FEWEST_ENTRIES = 60, 12  # of steps over time: of a run, and of one of many processes
 _BINS = 30
+_SLICES = 100  # of an evaluation, evenly: a report holds them of every round
 _FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part of the bins
 COLD = m.Skipped(reason="no other round was timed, and the first one's caches were cold")
 
@@ -57,8 +58,10 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
 def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     if not timing.slice_steps:
         return None
-    size = timing.slice_steps
-    slices = [group[at : at + size] for group in timing.step_us for at in range(0, len(group), size)]
+    size, slices = timing.slice_steps, []
+    for group in timing.step_us:
+        apart = size * max(1, -(-len(group) // (size * _SLICES)))
+        slices += [group[at : at + size] for at in range(0, len(group), apart)]
     return m.TakenInTurn(step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s)
 
 

@@ -49,7 +49,7 @@ class TakenInTurn(Model, frozen=True, kw_only=True):
     """A round that was timed slice by slice beside another process: its slice k is the same work at the same time as
     the other one's slice k."""
 
-    step_us: tuple[float, ...]  # the median step of each slice
+    step_us: tuple[float, ...]  # the median step of each slice; of a long evaluation of every so many
     evaluation_s: tuple[float, ...]  # each; empty for a workload that has no whole evaluation
 
 

@@ -265,8 +265,11 @@ class Recorder:
         one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
         two = other._given(Task.ROUND, key, number=number, slice_steps=slice_steps, waits=True)
         ended, others = children.run_in_turn(one, two)
-        exits = self._taken(one, ended, decides=True), other._taken(two, others, decides=True)
-        return all(each.outcome == m.Outcome.OK for each in exits)
+        try:
+            ended_well = self._taken(one, ended, decides=True).outcome == m.Outcome.OK
+        finally:  # after Ctrl-C the other one's end is written down as well
+            others_well = other._taken(two, others, decides=True).outcome == m.Outcome.OK
+        return ended_well and others_well
 
     def is_timed(self, key: m.RunKey) -> bool:
         return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None

@@ -231,8 +231,9 @@ def _timed(
         walls.append(time.perf_counter() - began - clock.stood_s)
         steps.append(clock.stop())
         turns.give()
-    turns.leave()
+    turns.take()
     machine.sample()
+    turns.leave()
     return m.TimingPass(
         clock=clock.name,
         step_us=tuple(steps),

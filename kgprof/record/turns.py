@@ -40,11 +40,13 @@ class Turns:
             self._alone = True
 
     def give(self) -> None:
-        self._say(YOURS)
+        if not self._alone:
+            self._say(YOURS)
 
     def leave(self) -> None:
-        """After the last slice."""
-        self._say(DONE)
+        """After the last slice; also to one that left before, which waits for it."""
+        if self.shared:
+            self._say(DONE)
         while not self._alone:
             self._alone = not self._wait()
 
@@ -56,9 +58,8 @@ class Turns:
         return said[:1] == YOURS
 
     def _say(self, word: bytes) -> None:
-        if not self._alone:
-            with suppress(BrokenPipeError):  # it has died; what it wrote before is still to be read
-                os.write(self._writing, word + core().to_bytes(WORD - 1))
+        with suppress(BrokenPipeError):  # it has died; what it wrote before is still to be read
+            os.write(self._writing, word + core().to_bytes(WORD - 1))
 
 
 def core() -> int:

@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof.analysis import analyse
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures.rounds import COLD, ONE_ROUND, rounds, step_series
+from kgprof.measures.rounds import COLD, ONE_ROUND, rounds, step_series, taken_in_turn
 from kgprof.model import (
     Exit,
     MachineSpeed,
@@ -110,6 +110,18 @@ def test_a_round_beside_another_process_keeps_the_median_step_of_each_slice() ->
 
     assert isinstance(found, Rounds)
     assert found.in_turn == (None, TakenInTurn(step_us=(2.0, 10.0, 5.0), evaluation_s=(0.1, 0.2)), None)
+
+
+def test_of_long_evaluations_at_most_a_hundred_slices_are_kept_the_same_ones_of_each() -> None:
+    evaluation = tuple(float(step) for step in range(1000))
+    timing = TimingPass(
+        clock="perf_counter", step_us=(evaluation, evaluation[:100], ()), evaluation_s=(), slice_steps=1
+    )
+
+    found = taken_in_turn(timing)
+
+    assert found is not None
+    assert found.step_us == (*evaluation[::10], *evaluation[:100])
 
 
 def test_an_evaluations_candidates_are_divided_by_in_every_round() -> None:

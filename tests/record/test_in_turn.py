@@ -175,8 +175,10 @@ def test_what_was_measured_before_a_signal_is_kept_on_both_sides(
 
     assert (whole, asked_at) == (False, [1])
     for side in ("base", "head"):
-        header = recordings.load(tmp_path / f"out-{side}").header
-        assert (header.interrupted, header.options.rounds) == (True, 3)
+        found = recordings.load(tmp_path / f"out-{side}")
+        assert (found.header.interrupted, found.header.options.rounds) == (True, 3)
+        interrupted = next(run.rounds[-1] for run in found.runs if run.key == SECOND)
+        assert interrupted.exit == Exit(outcome=Outcome.INTERRUPTED)
 
 
 @pytest.mark.parametrize(

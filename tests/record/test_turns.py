@@ -19,6 +19,7 @@ from kgprof.record.turns import FIRST, YOURS, Turns, core
 from tests.record.test_children import PROLOGUE, Text
 
 PROGRAM = """
+import signal
 job = json.load(open(sys.argv[2]))
 sys.path.insert(0, sys.argv[1])
 from kgprof.record.turns import Turns
@@ -28,6 +29,9 @@ def note(word):
     with open(job["answer"], "a") as file:
         file.write(f"{word}\\n")
 note(f"{name} prepared")
+if dies == "daemon" and not os.fork():
+    os.setsid()
+    time.sleep(60)
 send(event="phase", name="timing")
 for block in range(int(blocks)):
     turns.take()
@@ -35,6 +39,8 @@ for block in range(int(blocks)):
     time.sleep(0.05)
     if dies == str(block):
         os._exit(3)
+    if dies == "stops":
+        os.kill(os.getpid(), signal.SIGSTOP)
     note(f"{name}{block} ends")
     turns.give()
 turns.leave()
@@ -43,7 +49,9 @@ send(event="done")
 """
 
 
-def beside(folder: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str) -> tuple[tuple[Ended, Ended], str]:
+def beside(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, *, timeout_s: float = 30.0
+) -> tuple[tuple[Ended, Ended], str]:
     """``first`` and ``second``: name, blocks, and the block at which it dies. What they wrote, a line each."""
     monkeypatch.setattr(children, "BOOTSTRAP", Text(PROLOGUE + textwrap.dedent(PROGRAM)))
     said = folder / "said"
@@ -53,7 +61,7 @@ def beside(folder: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: st
         own.mkdir()
         job = Job(
             task=Task.ROUND,
-            options=Options(timeout_s=30.0),
+            options=Options(timeout_s=timeout_s),
             parent_pid=os.getpid(),
             key=RunKey(strategy="s", mode="eager"),
             function=words,
@@ -107,6 +115,28 @@ def test_one_that_dies_leaves_the_other_one_alone(
     alive = "b" if first.endswith("1") else "a"
     assert [each.exit.outcome == Outcome.OK for each in ended] == [alive == "a", alive == "b"]
     assert [each for each in blocks(said) if each[0] == alive] == [f"{alive}{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a 3 stops", "b 3 -"), ("a 3 -", "b 3 stops")])
+def test_one_that_is_stopped_costs_the_time_limit_of_both(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+
+    ended, _ = beside(tmp_path, monkeypatch, first, second, timeout_s=1.0)
+
+    assert time.monotonic() - began < 20
+    assert ended[first.endswith("-")].exit.outcome is Outcome.TIMED_OUT
+
+
+def test_a_daemon_that_holds_the_pipes_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+
+    ended, said = beside(tmp_path, monkeypatch, "a 3 -", "b 2 daemon")
+
+    assert time.monotonic() - began < 20
+    assert [each.exit.outcome for each in ended] == [Outcome.OK, Outcome.OK]
+    assert len(blocks(said)) == 5
 
 
 def test_a_first_one_that_dies_before_it_times_leaves_the_second_one_alone(
