@@ -42,6 +42,7 @@ from kgprof.workloads import loading, programs
 FILES = ("sweep.json", "sweep.html")
 LADDER_SHARE = 1 / 3  # of --minutes, for the ladder and a start with shipped caches
 LADDER_GUESS_S = 120.0  # with the start with shipped caches
+ENDING_S = 5.0  # of --minutes, to end a process that runs and to write the page
 MOST_BYTES = 64 * 1024 * 1024  # of a sweep.json
 
 
@@ -64,7 +65,7 @@ def swept(
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
     output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
-    ends = time.monotonic() + 60 * minutes
+    ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
     inputs = [target.file] if target is not None and target.file is not None else []
@@ -92,7 +93,7 @@ def swept(
             cells = session.begin(grid, turns, earlier)
         if not quiet:
             announce(session, cells, turns, repeats, minutes, ladder)
-        within = minutes * (1 - LADDER_SHARE * ladder)
+        session.until, within = ends, minutes * (1 - LADDER_SHARE * ladder)
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases, ends)
         found = weighed(found, executions)  # with what the ladder says
@@ -118,7 +119,7 @@ def tried(
     ends: float = math.inf,
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
-    (``varying`` None: without). After ``ends`` nothing is begun but those policies, which were asked for."""
+    (``varying`` None: without). What runs at ``ends`` is ended."""
     if found.interrupted or not (ladder or varying is not None):
         return found
     ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
@@ -129,28 +130,22 @@ def tried(
     strategy, device = found.question.strategy, found.question.device
     key = m.RunKey(strategy=strategy, mode=cell.name)
 
-    def on_phase(name: str) -> None:
-        phases.phase(name, key)
-
     caches = children.Caches(folder=scratch / "caches-trials", kept=True)
+    given: dict[str, Any] = {"scratch": scratch, "caches": caches, "until": ends}
+    given["on_phase"] = lambda name: phases.phase(name, key)
     try:
         before = found.ladder
-        whole = isinstance(before, m.Ladder) and all(rung != TIME_UP for _, rung in before.rungs)
+        whole = isinstance(before, m.Ladder) and TIME_UP not in (*dict(before.rungs).values(), before.minified)
         if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
-            paths: dict[str, Any] = {"scratch": scratch, "output": folder, "caches": caches}
-            rungs = climb(asked, strategy, cell, device, **paths, on_phase=on_phase, until=ends)
+            rungs = climb(asked, strategy, cell, device, output=folder, **given)
             found = msgspec.structs.replace(found, ladder=rungs)
         if varying is not None:
             sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
-            policies = compare_policies(
-                sized, strategy, cell, device, varying, scratch=scratch, caches=caches, on_phase=on_phase
-            )
+            policies = compare_policies(sized, strategy, cell, device, varying, **given)
             found = msgspec.structs.replace(found, shapes=policies)
         if ladder:
-            shipped: m.ShippedCache | m.Skipped = TIME_UP
-            if time.monotonic() <= ends:
-                on_phase("a start with shipped caches")
-                shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch)
+            phases.phase("a start with shipped caches", key)
+            shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch, until=ends)
             found = msgspec.structs.replace(found, shipped=shipped)
     except KeyboardInterrupt:
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")

@@ -17,6 +17,7 @@ from kgprof import model as m
 from kgprof.errors import WorkloadError
 from kgprof.record import trials
 from kgprof.record.children import Caches
+from kgprof.record.ladder import TIME_UP
 from kgprof.record.recorder import PROBE_CACHE
 from kgprof.workloads import programs
 
@@ -24,7 +25,7 @@ STARTS = "kgprof.record.cache_start:measured_start"
 
 
 def shipped_cache(
-    cell: m.Cell, strategy: str, device: str, options: m.Options, *, scratch: Path
+    cell: m.Cell, strategy: str, device: str, options: m.Options, *, scratch: Path, until: float
 ) -> m.ShippedCache | m.Skipped:
     """Two children, each with cold caches of its own: on a CPU Inductor's check of the vector instructions is a part of
     both first calls.
@@ -37,17 +38,18 @@ def shipped_cache(
         return m.Skipped(
             reason=(f"only Inductor with the program's own shapes and precision can be tried, not {cell.name}")
         )
-    artifacts, starts, timeout_s = scratch / "artifacts.bin", [], options.timeout_s
+    artifacts, starts = scratch / "artifacts.bin", []
     key = m.RunKey(strategy=strategy, mode=cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
         asked = m.StartQuestion(key=key, device=device, artifacts=str(artifacts), load=name == "unpacks")
         own = Caches(folder=scratch / f"caches-{name}", seed=scratch / PROBE_CACHE)
-        trial = trials.run(STARTS, asked, options=options, scratch=scratch, caches=own, timeout_s=timeout_s)
+        trial = trials.run(STARTS, asked, options=options, scratch=scratch, caches=own, until=until)
         if trial.interrupted:
             raise KeyboardInterrupt
         if trial.exit.outcome is not m.Outcome.OK or trial.answer is None:
-            return m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
+            ended = m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
+            return TIME_UP if trial.time_up else ended
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
             return m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")

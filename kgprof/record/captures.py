@@ -145,7 +145,6 @@ class Captures:
             options=self._options,
             scratch=self._scratch,
             caches=Caches(folder=folder, kept=not cold),
-            timeout_s=self._options.timeout_s,
             on_timeout=lambda pid: None if native is None else native.append(native_stacks(pid)),
         )
 

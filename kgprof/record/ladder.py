@@ -72,9 +72,8 @@ def climb(
 ) -> m.Ladder | m.Skipped:
     """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Each process has ``options.timeout_s``; none is begun that ends, if it takes as long as the one before, after
-    ``until``, of ``time.monotonic``. Raises
-    KeyboardInterrupt where a signal came.
+    Each process has ``options.timeout_s``, and all end at ``until``, of ``time.monotonic``. Raises KeyboardInterrupt
+    where a signal came.
     """
     from kgprof.record import minifier
     from kgprof.workloads import programs
@@ -88,39 +87,32 @@ def climb(
     question = Question(
         rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
     )
+    given: dict[str, Any] = {"options": options, "scratch": scratch, "caches": caches, "until": until}
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = {}
-    ended, took_s = time.monotonic(), 0.0
     for rung in m.Rung:
         if rung is not m.Rung.MODE or own:
-            if ended + took_s > until:
-                rungs[rung] = TIME_UP
-                continue
             on_phase(f"correctness ladder: {rung}")
             asked = msgspec.structs.replace(question, rung=rung)
-            rungs[rung] = answered(FUNCTION, asked, m.RungResult, options, scratch, caches)
-            began, ended = ended, time.monotonic()
-            took_s = ended - began
+            rungs[rung] = answered(FUNCTION, asked, m.RungResult, **given)
     first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:
         on_phase(f"smallest graph that differs: {first}")
         asked = msgspec.structs.replace(question, rung=first, folder=str(output))
-        minified = minifier.smallest(asked, options, scratch=scratch, caches=caches)
+        minified = minifier.smallest(asked, **given)
     return m.Ladder(
         strategy=strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
     )
 
 
-def answered(
-    function: str, question: m.Model, kind: type[Answer], options: m.Options, scratch: Path, caches: children.Caches
-) -> Answer | m.Skipped:
-    """What a trial left, or how it ended without one. Raises KeyboardInterrupt where a signal came."""
-    timeout_s = options.timeout_s
-    trial = trials.run(function, question, options=options, scratch=scratch, caches=caches, timeout_s=timeout_s)
+def answered(function: str, question: m.Model, kind: type[Answer], **given: Any) -> Answer | m.Skipped:
+    """What a trial left, or how it ended without an answer. Raises KeyboardInterrupt where a signal came."""
+    trial = trials.run(function, question, **given)
     if trial.interrupted:
         raise KeyboardInterrupt
     if trial.answer is None:
-        return m.Skipped(reason=f"the process {msgspec.structs.replace(trial.exit, during='').words}")
+        words = msgspec.structs.replace(trial.exit, during="").words
+        return TIME_UP if trial.time_up else m.Skipped(reason=f"the process {words}")
     answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
     return answer
 

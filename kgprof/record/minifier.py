@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kgprof import model as m
-from kgprof.record import children
 from kgprof.record.ladder import Question, answered, prepared
 
 if TYPE_CHECKING:
@@ -77,23 +76,18 @@ if __name__ == "__main__":
 '''
 
 
-def smallest(
-    question: Question, options: m.Options, *, scratch: Path, caches: children.Caches
-) -> m.Minified | m.Skipped:
+def smallest(question: Question, options: m.Options, **given: Any) -> m.Minified | m.Skipped:
     """Of the rung and the run that ``question`` names; its folder takes the script, which is run to check it."""
-
-    def ask(function: str, kind: type[Any], asked: m.Model) -> Any:
-        return answered(function, asked, kind, options, scratch, caches)
-
-    minified: m.Minified | m.Skipped = ask(REDUCE, m.Minified, question)
+    given["options"] = options
+    minified = answered(REDUCE, question, m.Minified, **given)
     if isinstance(minified, m.Skipped):
         return minified
-    checked = ask(CHECK, m.Reproduction, minified)
+    checked = answered(CHECK, minified, m.Reproduction, **given)
     script = Path(minified.script)
     if isinstance(checked, m.Reproduction) and not checked.differs and (own := _import_of(options.workload)):
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
-        checked = ask(CHECK, m.Reproduction, minified)
+        checked = answered(CHECK, minified, m.Reproduction, **given)
     return msgspec.structs.replace(minified, script=script.name, checked=checked)
 
 

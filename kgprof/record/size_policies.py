@@ -69,6 +69,7 @@ def compare_policies(
     *,
     scratch: Path,
     caches: children.Caches,
+    until: float,
     on_phase: Callable[[str], None] = lambda name: None,
 ) -> m.Shapes | m.Skipped:
     """In the mode of ``cell`` where it is one that compiles, else default, with its backend and precision. Without
@@ -76,9 +77,10 @@ def compare_policies(
     """
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
     options = msgspec.structs.replace(options, backend="" if cell.backend == m.INDUCTOR else cell.backend)
+    given: dict[str, Any] = {"options": options, "scratch": scratch, "until": until}
     made: dict[str, Any] = {"policy": m.SizePolicy.STATIC, "precision": cell.precision}
     question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
-    seen = answered(LOOK, question, Seen, options, scratch, caches)
+    seen = answered(LOOK, question, Seen, caches=caches, **given)
     if isinstance(seen, m.Skipped):
         return seen
     calls = tuple(sizes) or seen.sizes
@@ -92,7 +94,7 @@ def compare_policies(
         on_phase(f"sizes: {policy}")
         asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
         cold = children.Caches(folder=caches.folder.with_name(f"{caches.folder.name}-{policy}"), extra=caches.extra)
-        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, options, scratch, cold)))
+        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, caches=cold, **given)))
     best = best_policy(policies)
     return m.Shapes(
         function=seen.function,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import math
 import os
 import statistics
 import sys
@@ -120,6 +121,7 @@ class Session:
         self._took_s: dict[tuple[m.Cell, bool], float] = {}
         self._began = time.monotonic()
         self._ends = 0.0
+        self.until = math.inf  # of ``time.monotonic``: what still runs then is ended
         self._interrupted = False
 
     def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
@@ -292,11 +294,14 @@ class Session:
         asked = self._program_process if self._is_program else self._process
         process, interrupted = asked(cell, caches, number, cold, last)
         self._took_s[cell, cold] = time.monotonic() - began
-        if not interrupted:
-            self._cells[cell] = msgspec.structs.replace(found, processes=(*found.processes, process), not_run="")
-            self._write(self.sweep())
+        if process.exit.outcome is m.Outcome.TIMED_OUT and time.monotonic() >= self.until:
+            if not cold or not found.processes:
+                self._left_out(cell)
             return
-        raise KeyboardInterrupt
+        if interrupted:
+            raise KeyboardInterrupt
+        self._cells[cell] = msgspec.structs.replace(found, processes=(*found.processes, process), not_run="")
+        self._write(self.sweep())
 
     def _process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
@@ -316,7 +321,7 @@ class Session:
             options=self._options,
             scratch=self._scratch,
             caches=caches,
-            timeout_s=self._options.timeout_s,
+            until=self.until,
         )
         ended = msgspec.structs.replace(trial.exit, during="")
         measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {ended.words}")
@@ -334,7 +339,10 @@ class Session:
         """A cold one under the listeners of COMPILE, for its start and the stages; the others under a clock alone."""
         passes, warmup = ((m.PassName.COMPILE,), self._options.warmup) if cold else ((m.PassName.TIMING,), 0)
         args = (*self._options.workload_args, *cell.size)
-        options = msgspec.structs.replace(self._options, passes=passes, warmup=warmup, workload_args=args)
+        limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
+        options = msgspec.structs.replace(
+            self._options, passes=passes, warmup=warmup, workload_args=args, timeout_s=limit_s
+        )
         (key,) = self._plan.runs
         folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
         store.create(folder, foreign.header(options, self._plan))

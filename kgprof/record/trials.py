@@ -6,8 +6,10 @@ asked, ``write`` takes a struct and may be called several times, each answer in 
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ class Trial:
     log: str  # the end of what it printed; after a time-out with the Python stack of every thread
     failed: Failed | None = None  # the exception that ended it
     interrupted: bool = False  # by Ctrl-C or another signal to kgprof: nothing more is to be tried
+    time_up: bool = False  # ``until`` came before its own time limit
 
 
 def run(
@@ -39,20 +42,23 @@ def run(
     options: m.Options,
     scratch: Path,
     caches: children.Caches,
-    timeout_s: float,
+    until: float = math.inf,
     on_phase: Callable[[str], None] = lambda name: None,
     on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Trial:
-    """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has ``timeout_s`` seconds.
+    """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has ``options.timeout_s``
+    seconds, and ends at ``until``, of ``time.monotonic``.
 
     ``on_timeout`` is given the child that has none left, before it is ended. Nothing that the child started is left
     when this returns. Raises OSError where ``scratch`` cannot be written.
     """
+    if (left_s := until - time.monotonic()) <= 0:
+        return Trial(exit=m.Exit(outcome=m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
     answer, log = folder / "answer.json", folder / "log.txt"
     job = Job(
         task=Task.TRIAL,
-        options=msgspec.structs.replace(options, timeout_s=timeout_s),
+        options=msgspec.structs.replace(options, timeout_s=min(options.timeout_s, left_s)),
         parent_pid=os.getpid(),
         answer=str(answer),
         function=function,
@@ -65,4 +71,5 @@ def run(
         log=log.read_text("utf-8", errors="replace")[-LOG_CHARS:],
         failed=ended.failed,
         interrupted=ended.interrupted,
+        time_up=ended.exit.outcome is m.Outcome.TIMED_OUT and left_s < options.timeout_s,
     )

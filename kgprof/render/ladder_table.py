@@ -39,18 +39,21 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
 def _answer(ladder: m.Ladder) -> Iterator[Block]:
     """What differs first, and the script that shows it."""
     ran = [rung for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
+    missed = [(found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)]
+    reasons = {why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed}
+    not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
     if ladder.first is None:
         above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
-        failed = len(ladder.rungs) - len(ran)
         if not above:
-            reasons = dict.fromkeys(found.reason for _, found in ladder.rungs if isinstance(found, m.Skipped))
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
             return
-        yield f"No rung differs ({above} compared{f', {failed} could not run' if failed else ''}): {ladder.cell}."
+        yield f"No rung differs ({above} compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
+        yield from not_compared
         return
     below = [found for rung, found in ladder.rungs if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)]
     ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
     yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it{ran_below} agree with eager."
+    yield from not_compared
     minified = ladder.minified
     if isinstance(minified, m.Skipped):
         yield "No smaller program", minified.reason

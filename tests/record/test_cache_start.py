@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def step():
 def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
     (tmp_path / "program.py").write_text(COMPILED.format(backend=backend), encoding="utf-8")
     options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
-    return shipped_cache(CELL, "step", "cpu", options, scratch=tmp_path)
+    return shipped_cache(CELL, "step", "cpu", options, scratch=tmp_path, until=math.inf)
 
 
 @pytest.mark.long
@@ -59,7 +60,7 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_tried_says_why(tmp_path: Path, cell: m.Cell, workload: str, why: str) -> None:
-    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), scratch=tmp_path)
+    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), scratch=tmp_path, until=math.inf)
 
     assert isinstance(found, m.Skipped)
     assert found.reason.startswith(why)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kgprof import model as m
-from kgprof.record import ladder, trials
+from kgprof.record import children, ladder, trials
 from kgprof.record.children import Caches
+from kgprof.record.job import Job
 from tests.record import forked
 
 PLANTS = """
@@ -103,6 +105,46 @@ def test_without_eager_nothing_is_named_to_differ(climb: Climb) -> None:
 
     assert climbed.first is None
     assert not any(isinstance(found, m.RungResult) for _, found in climbed.rungs)
+
+
+@pytest.mark.parametrize(("until", "limits", "compared"), [(95.0, [40.0, 40.0, 15.0], 2), (0.0, [], 0)])
+def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, limits: list[float], compared: int
+) -> None:
+    # given: each rung takes 40 s by a clock of its own
+    now, given = [0.0], []
+
+    def run(job: Job, *, log: Path, **_: object) -> children.Ended:
+        log.touch()
+        given.append(job.options.timeout_s)
+        now[0] += 40.0
+        if job.options.timeout_s < 40.0:
+            now[0] = until
+            return children.Ended(exit=m.Exit(outcome=m.Outcome.TIMED_OUT))
+        Path(job.answer).write_bytes(m.encode_json(m.RungResult(differs=False, seconds=1.0, compared=1)))
+        return children.Ended(exit=m.Exit(outcome=m.Outcome.OK))
+
+    monkeypatch.setattr(children, "run", run)
+    monkeypatch.setattr(trials, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    # when
+    climbed = ladder.climb(
+        m.Options(workload="model.py:step", timeout_s=40.0),
+        "step",
+        m.Cell(mode="default"),
+        "cpu",
+        scratch=tmp_path,
+        output=tmp_path / "out",
+        caches=Caches(folder=tmp_path / "caches"),
+        until=until,
+    )
+
+    # then
+    assert isinstance(climbed, m.Ladder)
+    results = [found for _, found in climbed.rungs]
+    assert (given, now) == (limits, [until])
+    assert all(isinstance(found, m.RungResult) for found in results[:compared])
+    assert results[compared:] == [ladder.TIME_UP] * (len(results) - compared)
 
 
 def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:

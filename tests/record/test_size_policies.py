@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,8 +55,8 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compare:
         file = tmp_path / "program.py"
         file.write_text(program)
         asked, cell = m.Options(workload=f"{file}:step"), replace(cell, backend="eager")
-        caches = Caches(folder=tmp_path / "caches")
-        return size_policies.compare_policies(asked, "step", cell, "cpu", sizes, scratch=tmp_path, caches=caches)
+        given = {"scratch": tmp_path, "caches": Caches(folder=tmp_path / "caches"), "until": math.inf}
+        return size_policies.compare_policies(asked, "step", cell, "cpu", sizes, **given)  # type: ignore[arg-type]
 
     return compared
 

@@ -150,6 +150,19 @@ def test_no_process_is_started_that_would_end_too_late(asked: Callable[..., tupl
     assert [bool(each.not_run) for each in found.cells] == [False, True, True]
 
 
+def test_a_process_that_is_ended_because_the_time_is_up_has_not_failed(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
+    session, _ = asked({TUNED: trial(m.Exit(outcome=m.Outcome.TIMED_OUT))})
+    session.until = 0.0
+
+    *others, cut = swept(session).cells
+
+    assert (cut.cell, cut.processes, cut.failed) == (TUNED, (), None)
+    assert cut.not_run.startswith("measured in no process: time ran out")
+    assert [len(each.measured()) for each in others] == [3, 5]
+
+
 def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tuple[Session, list[str]]]) -> None:
     """The guess for max-autotune is 150 s, for default 67 s."""
     session, turns = asked({})

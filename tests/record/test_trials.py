@@ -39,7 +39,8 @@ def asked(tmp_path: Path) -> Callable[..., trials.Trial]:
     def ask(name: str, timeout_s: float = 60.0) -> trials.Trial:
         caches = Caches(folder=tmp_path / "caches", extra={"PYTHONPATH": str(tmp_path)})
         function = f"programs:{name}"
-        return trials.run(function, QUESTION, options=m.Options(), scratch=tmp_path, caches=caches, timeout_s=timeout_s)
+        options = m.Options(timeout_s=timeout_s)
+        return trials.run(function, QUESTION, options=options, scratch=tmp_path, caches=caches)
 
     return ask
 

@@ -88,7 +88,18 @@ def test_a_ladder_without_a_difference_says_what_was_compared() -> None:
         minified=m.Skipped(reason="no rung differs"),
     )
 
-    assert "No rung differs (1 compared, 1 could not run): reduce-overhead." in words(ladder_section(sound))
+    text = words(ladder_section(sound))
+    assert "No rung differs (1 compared, 1 not): reduce-overhead." in text
+    assert f"Not compared: {LADDER.rungs[-1][0]}: {SKIPPED.reason}" in text
+
+
+def test_rungs_that_were_not_compared_are_named_beside_the_one_that_differs() -> None:
+    up = m.Skipped(reason="the time was up")
+    rungs = (*LADDER.rungs[:4], (m.Rung.CODE_GENERATION, up), (m.Rung.MODE, up))
+
+    text = words(ladder_section(replace(LADDER, rungs=rungs)))
+
+    assert "Not compared: code generation, mode: the time was up" in text
 
 
 def test_an_error_of_float64_is_not_shown_as_zero() -> None:

@@ -1,0 +1,50 @@
+"""benchmarks/brute_force.py: whether a verdict is right, from what every cell took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgprof.measures.sweep import weighed
+from tests.sweeps import DEFAULT, EAGER, TUNED, cell, sweep
+from tests.test_seeds import loaded
+
+SWEEP = weighed(
+    sweep(
+        cell(EAGER, *[900] * 3, cold_s=[0.0]),
+        cell(DEFAULT, *[100] * 3, cold_s=[1.0]),
+        cell(TUNED, *[99] * 3, cold_s=[9.0]),
+    ),
+    10_000,
+)
+
+
+def measured(start_s: float, *step_us: float, failed: str = "") -> dict[str, Any]:
+    return {"start_s": [start_s], "step_us": list(step_us), "failed": failed}
+
+
+@pytest.mark.parametrize(
+    ("recommended", "tuned", "right"),
+    [
+        (measured(1.0, 100, 101, 99), measured(9.0, 90, 91, 89), True),  # 2 s against 9.9 s
+        (measured(1.0, 900, 901, 899), measured(1.0, 100, 101, 99), False),
+        (measured(1.0, 104, 104, 104), measured(1.0, 100, 100, 100), True),  # within 5 %
+        (measured(1.0, 100, 900, 120), measured(1.0, 300, 100, 80), True),  # within noise
+        (measured(1.0, 800, 801, 799), measured(1.0, 100, 101, 99, failed="raised"), True),
+    ],
+)
+def test_a_verdict_is_wrong_if_another_cell_takes_less_beyond_noise(
+    recommended: dict[str, Any], tuned: dict[str, Any], right: bool
+) -> None:
+    cells = {EAGER.name: measured(0.0, 950, 950, 950), DEFAULT.name: recommended, TUNED.name: tuned}
+
+    found = loaded("brute_force").judged(SWEEP, {"cells": cells})
+
+    assert (found["recommended"], found["right"], found["rounds"]) == (DEFAULT.name, right, 3)
+
+
+def test_before_three_rounds_of_every_cell_nothing_is_judged() -> None:
+    cells = {EAGER.name: measured(0.0, 950, 950, 950), DEFAULT.name: measured(1.0, 100, 100)}
+
+    assert loaded("brute_force").judged(SWEEP, {"cells": cells}) == {}
