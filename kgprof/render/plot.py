@@ -104,7 +104,7 @@ def plot(
     sides = []
     for value in x.ticks(_ACROSS_TICKS):
         share = x.at(value)
-        sides.append((of_width(share), ticked(value), "start" if share < 0.02 else "end" if share > 0.93 else "middle"))
+        sides.append((of_width(share), ticked(value), "end" if share > 0.93 else "middle"))
     return Plot(
         description=description,
         shapes=tuple(shapes),
