@@ -10,7 +10,7 @@ from kgprof import model as m
 from kgprof.measures.ranked import over_rounds
 from kgprof.measures.times import PER_STEP, per_unit
 from kgprof.render import compare_words
-from kgprof.render.escaping import escaped, one_line
+from kgprof.render.escaping import clip, escaped, one_line
 from kgprof.render.finding_groups import failing
 from kgprof.render.quantity import amount
 from kgprof.wording import figure, plural, relative
@@ -153,20 +153,25 @@ class Front:
 
 def code(text: str, limit: int, *, cell: bool = False) -> str:
     """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``: of a table."""
-    shown = one_line(text, limit)
+    shown = one_line(text, limit, words=True)
     if not shown or not set("`<>&@#").isdisjoint(shown):
         return escaped(shown, limit)
-    return f"`{shown.replace('|', chr(92) + '|') if cell else shown}`"
+    whole = shown.removesuffix("\N{HORIZONTAL ELLIPSIS}")
+    return f"`{whole.replace('|', chr(92) + '|') if cell else whole}`{shown[len(whole) :]}"
 
 
 def prose(text: str, limit: int) -> str:
-    """A sentence of ours with what is code in it as code; all else means nothing to Markdown."""
-    shown, done = one_line(text, limit), 0
+    """A sentence of ours with what is code in it as code; all else means nothing to Markdown. It is cut between words,
+    outside of code."""
+    whole, done = one_line(text, 4 * limit), 0
+    shown = clip(_CODE.sub(lambda code: code[0].replace(" ", "_"), whole), limit, words=True)
+    end = len(shown) - (len(whole) > limit)
     parts: list[str] = []
-    for found in _CODE.finditer(shown):
-        parts += [_plain(shown[done : found.start()], first=not parts), f"`{found[0]}`"]
-        done = found.end()
-    return "".join((*parts, _plain(shown[done:], first=not parts)))
+    for found in _CODE.finditer(whole):
+        if found.end() <= end:
+            parts += [_plain(whole[done : found.start()], first=not parts), f"`{found[0]}`"]
+            done = found.end()
+    return "".join((*parts, _plain(whole[done:end] + shown[end:], first=not parts)))
 
 
 def _plain(text: str, *, first: bool) -> str:

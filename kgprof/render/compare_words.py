@@ -230,14 +230,9 @@ def headline(profile: m.Profile) -> m.Verdict:
     share = 100 * (step.ratio - 1)
     text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
     if isinstance(step.low, float) and isinstance(step.high, float):
-        low, high = (
-            sorted((abs(step.low - 1), abs(step.high - 1)))
-            if (step.low - 1) * (step.high - 1) > 0
-            else (
-                step.low - 1,
-                step.high - 1,
-            )
-        )
+        low, high = step.low - 1, step.high - 1
+        if low * high > 0:
+            low, high = sorted((abs(low), abs(high)))
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
         text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
     first = next((each for each in metrics_of(comparison) if each.name == m.COLD_FIRST_CALL), None)

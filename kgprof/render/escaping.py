@@ -25,18 +25,20 @@ def visible(text: str, *, keep: str = "") -> str:
     return _NOT_PLAIN.sub(spelt, text)
 
 
-def one_line(text: str, limit: int) -> str:
-    """Visible, on one line, and no longer than ``limit`` characters."""
+def one_line(text: str, limit: int, *, words: bool = False) -> str:
+    """Visible, on one line, and no longer than ``limit`` characters; ``words`` as in ``clip``."""
     if not text.isprintable():
         text = visible(text, keep="\n\t")
     elif "  " not in text and text == text.strip():  # most texts are as they should be; the only space of these is " "
-        return clip(text, limit)
-    return clip(" ".join(text.split()), limit)
+        return clip(text, limit, words=words)
+    return clip(" ".join(text.split()), limit, words=words)
 
 
-def clip(text: str, limit: int) -> str:
-    """At most ``limit`` characters, the last of them an ellipsis where something was cut."""
-    return text if len(text) <= limit else text[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
+def clip(text: str, limit: int, *, words: bool = False) -> str:
+    """At most ``limit`` characters, the last of them an ellipsis where something was cut. ``words``: after a word,
+    unless that takes away half of what fits."""
+    space = text.rfind(" ", limit // 2, limit) if words else -1
+    return text if len(text) <= limit else text[: space if space > 0 else limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 # ---------------------------------------------------------------- Markdown
@@ -51,7 +53,7 @@ _MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
 
 def escaped(text: str, limit: int = CELL) -> str:
     """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they are."""
-    safe = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = one_line(text, limit, words=True).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     safe = _STEERING.sub(r"\\\g<0>", safe)
     safe = _LEADING.sub(r"\1\\\2", safe)
     # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.

@@ -104,7 +104,11 @@ def plot(
     sides = []
     for value in x.ticks(_ACROSS_TICKS):
         share = x.at(value)
-        sides.append((of_width(share), ticked(value), "start" if share < 0.02 else "end" if share > 0.93 else "middle"))
+        sides.append((of_width(share), ticked(value), "end" if share > 0.93 else "middle"))
+    drawn = []
+    for place, (at, text) in enumerate(marks):
+        side = "start" if x.at(at) < (0.9 if low_marks else 0.6) else "end"
+        drawn.append((of_width(x.at(at)), text, side, HIGH - 6 if low_marks else TOP + 12 * (place % 3)))
     return Plot(
         description=description,
         shapes=tuple(shapes),
@@ -112,15 +116,7 @@ def plot(
         x_ticks=tuple(sides),
         y_name=y_name,
         y_ticks=tuple((y.y(value), ticked(value)) for value in y.ticks(_UP_TICKS)),
-        marks=tuple(
-            (
-                of_width(x.at(at)),
-                text,
-                "start" if x.at(at) < (0.9 if low_marks else 0.6) else "end",
-                HIGH - 6 if low_marks else TOP + 12 * (place % 3),
-            )
-            for place, (at, text) in enumerate(marks)
-        ),
+        marks=tuple(drawn),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,6 +61,7 @@ _CONTENTS = {
     "copies": "copies and fills",
     "idle": "idle",
 }
+_ROLES = {"calls": 1, "kernels": 2, "copies": 2, "idle": 3}  # of a lane, for the script
 # What each part of the CPU time is, for readers who do not know torch's inside.
 _MEANINGS = {
     "Dynamo cache lookup (guards)": "finding the compiled code that fits this call",
@@ -270,33 +271,34 @@ def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
 
 
 def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
+    """Idle time begins and ends where a call starts, or where what it launched starts or ends. The idle lane holds
+    places in the sorted list of these moments, and in ``links`` the moments that are missing from the lanes before."""
     unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
     styles: dict[tuple[str, int, str], int] = {}
-    lanes = []
+    lanes, moments = [], set[int]()
     for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
         starts = [round(start / unit) for start in lane.start_ns]
         ends = [round((start + length) / unit) for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)]
-        lanes.append(
-            (
-                label,
-                f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}",
-                int(lane.content == "calls"),
-                lane.name,
-                [styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind],
-                [start - before for start, before in zip(starts, (0, *ends), strict=False)],
-                [end - start for start, end in zip(starts, ends, strict=True)],
-                [call - before for call, before in zip(lane.call, (0, *lane.call), strict=False)],
-            )
-        )
+        links = [call - before for call, before in zip(lane.call, (0, *lane.call), strict=False)]
+        if (role := _ROLES.get(lane.content, 0)) == 3:
+            links = sorted({*starts, *ends} - moments)
+            places = {moment: place for place, moment in enumerate(sorted({*moments, *links}))}
+            starts, ends = [places[start] for start in starts], [places[end] for end in ends]
+        elif role:
+            moments.update(starts, ends if role == 2 else ())
+        busy = f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}"
+        kinds = [styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind]
+        gaps = [start - before for start, before in zip(starts, (0, *ends), strict=False)]
+        lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+        lanes.append((label, busy, role, *map(_letters, (lane.name, kinds, gaps, lengths)), links))
     names = [short_name(one_line(name, 20_000), _NAME) for name in step.names]
-    return [
-        unit,
-        round(step.window_us * 1000 / unit),
-        round(step.duration_us * 1000 / unit),
-        names,
-        list(styles),
-        lanes,
-    ]
+    return [unit, round(step.window_us * 1000 / unit), round(step.duration_us * 1000 / unit), names, [*styles], lanes]
+
+
+def _letters(numbers: Iterable[int]) -> str:
+    """One character each, from "]" on and without surrogates: packed, they are shorter than digits."""
+    codes = (93 + min(max(0, number), 10**6) for number in numbers)
+    return "".join(chr(code if code < 0xD800 else code + 0x800) for code in codes)
 
 
 def _notes(step: m.StepTimeline) -> Iterator[str]:

@@ -495,19 +495,31 @@
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
   };
+  const numbers = (letters) => [...letters].map((letter) => {
+    const code = letter.codePointAt(0);
+    return code - (code > 0xdfff ? 0x85d : 0x5d);
+  });
   const ROW = 38;
   const timeline = (place, [unit, whole, step, names, kinds, coded]) => {
     const svg = place.querySelector("svg");
     const calls = [];
-    const lanes = coded.map(([label, busy, calling, name, kind, gaps, lengths, links], row) => {
+    const moments = new Set();
+    const lanes = coded.map(([label, busy, role, ...columns], row) => {
+      const links = columns.pop();
+      const [name, kind, gaps, lengths] = columns.map(numbers);
+      const idle = role === 3; // its times are places among the moments
+      const sorted = idle && [...new Set([...moments, ...links])].sort((a, b) => a - b);
       let at = 0;
       let link = 0;
       return { label, busy, events: name.map((n, i) => {
-        const start = at + gaps[i];
-        at = start + lengths[i];
-        const event = { row, i, start, end: at, name: names[n], kind: kinds[kind[i]], made: [] };
-        if (calling) calls.push(event);
-        if (links.length > 0) event.call = link += links[i];
+        const from = at + gaps[i];
+        at = from + lengths[i];
+        const [start, end] = idle ? [sorted[from], sorted[at]] : [from, at];
+        const event = { row, i, start, end, name: names[n], kind: kinds[kind[i]], made: [] };
+        if (role === 1) calls.push(event);
+        if (role === 1 || role === 2) moments.add(start);
+        if (role === 2) moments.add(end);
+        if (!idle && links.length > 0) event.call = link += links[i];
         return event;
       }) };
     });

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.render.escaping import clip, one_line, visible
+from kgprof.render.escaping import clip, escaped, one_line, visible
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,16 @@ def test_one_line_is_one_line_of_that_length(text: str, limit: int) -> None:
 def test_a_cut_is_marked() -> None:
     assert clip("abcdef", 4) == "abc\N{HORIZONTAL ELLIPSIS}"
     assert clip("abcd", 4) == "abcd"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("three short words", 12, "three short\N{HORIZONTAL ELLIPSIS}"),
+        ("three short words", 11, "three\N{HORIZONTAL ELLIPSIS}"),
+        ("three short words", 17, "three short words"),
+        ("a name_without_any_space", 12, "a name_with\N{HORIZONTAL ELLIPSIS}"),
+    ],
+)
+def test_prose_is_cut_after_a_word_unless_that_costs_half_of_it(text: str, limit: int, shown: str) -> None:
+    assert clip(text, limit, words=True) == one_line(text, limit, words=True) == escaped(text, limit) == shown

@@ -328,3 +328,26 @@ def test_an_address_that_is_no_name_of_ours_stops_nothing(browser: Browser, repo
 
         assert visited.messages == []
         assert visited.page.locator("#keys[open]").count() == 1
+
+
+# Of each plot in view: how far its tick labels reach into what it draws, and out of the page.
+OVERLAPS = """() => [...document.querySelectorAll("svg.plot")].filter((plot) => plot.checkVisibility()).map((plot) => {
+  const labels = [...plot.querySelectorAll("text.up")].map((text) => text.getBoundingClientRect());
+  const drawn = plot.querySelector("svg").getBoundingClientRect();
+  const room = plot.parentElement.getBoundingClientRect();
+  return [Math.max(...labels.map((box) => box.right)) - drawn.left, room.left - Math.min(...labels.map((b) => b.left)),
+          drawn.right - room.right, labels.length];
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_labels_of_an_axis_stand_beside_what_it_measures(
+    browser: Browser, reports: dict[str, Path], width: int
+) -> None:
+    with browser.new_context(viewport={"width": width, "height": 900}) as context:
+        page = visit(context, reports["watched"]).page
+        page.evaluate(OPEN_ALL)
+        plots = page.evaluate(OVERLAPS)
+
+    assert len(plots) >= 3
+    assert [plot for plot in plots if max(plot[:3]) > 0.5 or not plot[3]] == []

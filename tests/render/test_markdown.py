@@ -112,6 +112,31 @@ def test_what_is_code_in_a_sentence_is_code_and_nothing_else_means_anything() ->
     assert (code("a|b", 20, cell=True), code("<a`>", 20)) == ("`a\\|b`", "&lt;a\\`&gt;")
 
 
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        (60, "Call `model.encode(x)` with `mode='max autotune'` in `my_step`."),
+        (49, "Call `model.encode(x)` with `mode='max autotune'` in…"),
+        (46, "Call `model.encode(x)` with `mode='max autotune'`…"),
+        (45, "Call `model.encode(x)` with…"),
+        (21, "Call `model.encode(x)`…"),
+        (20, "Call model.encode(x…"),
+    ],
+)
+def test_a_sentence_is_cut_between_words_and_outside_of_code(limit: int, shown: str) -> None:
+    assert prose("Call model.encode(x) with mode='max autotune' in my_step.", limit) == shown
+
+
+@pytest.mark.parametrize("limit", range(8, 60))
+def test_no_cut_is_inside_backticks(limit: int) -> None:
+    whole = "Call model.encode(x) with mode='max autotune' in my_step."
+    sentence, cell = prose(whole, limit), code(whole, limit)
+
+    assert [span for span in re.findall("`([^`]*)`", sentence + cell) if "…" in span] == []
+    assert [len(shown.replace("`", "")) <= limit for shown in (sentence, cell)] == [True, True]
+    assert [whole.startswith(re.sub("[`…]", "", shown)) for shown in (sentence, cell)] == [True, True]
+
+
 def test_the_command_can_be_run_again_as_it_stands() -> None:
     profile = msgspec.structs.replace(profiles.clean(), command=("kgprof", "profile", "a b.py", "--", "--x=1 2"))
 
