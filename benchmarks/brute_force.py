@@ -203,7 +203,10 @@ def main() -> int:
 
     for folder in given.sweeps:
         sweep, name = read(folder), folder.resolve().name
-        asked = {"created_utc": sweep.created_utc, "workload": sweep.question.workload.rpartition("/")[2]}
+        asked: dict[str, Any] = {
+            "created_utc": sweep.created_utc,
+            "workload": sweep.question.workload.rpartition("/")[2],
+        }
         asked |= {"args": [*sweep.question.workload_args], "strategy": sweep.question.strategy}
         asked |= {"device": sweep.question.device_name, "executions": sweep.executions}
         own = kept["workloads"].setdefault(name, {"sweep": asked, "cells": {}})
