@@ -39,7 +39,7 @@ OUTPUT_INPUT = m.Rule(
         "is overwritten by the next step while the caller still holds it. torch must also rebuild such an output "
         "outside the graph in every call. It is a note if nothing writes to the tensor and no CUDA graphs are used."
     ),
-    example="return x.view(-1), or return self.state at the end of a function that writes to self.state.",
+    example="def step(x): return x.view(-1); or def step(self, x): self.state.add_(x); return self.state.",
     remedy="Return a copy (x.clone()), or let the caller make the view and return only new tensors.",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -56,7 +56,7 @@ OUTPUTS = m.Rule(
         "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: it "
         "overwrites a result that was kept from an earlier step, or torch refuses to read that result."
     ),
-    example="return y, y.t(); or history.append(step(x)) with mode='reduce-overhead'.",
+    example="def step(x): y = x + 1; return y, y.t(); or history.append(step(x)) with mode='reduce-overhead'.",
     remedy=(
         "Return one of the two and derive the other outside, or clone it. Clone what you keep beyond the next step, "
         "and call torch.compiler.cudagraph_mark_step_begin() at the start of each step."

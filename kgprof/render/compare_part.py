@@ -257,7 +257,7 @@ def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) ->
     return Bar(
         anchor="",
         run=name,
-        caption=f"{milliseconds(whole)} ms a {trace.per} under the profiler{over}",
+        caption=f"{milliseconds(whole)} ms per {trace.per} under the profiler{over}",
         description=f"{name}: {milliseconds(whole)} ms: {words}",
         segments=of_parts(segments),
     )

@@ -168,3 +168,10 @@ def test_each_rule_has_a_section_that_its_row_links_to(rule: Rule) -> None:
 def test_a_single_rule_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["explain", "KGP101", "--format", "markdown"]) == 2
     assert "prints every rule" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "return " in rule.example], ids=lambda rule: rule.id)
+def test_an_example_shows_where_the_tensor_that_it_returns_comes_from(rule: Rule) -> None:
+    for found in re.finditer(r"return ([a-z][\w.]*\w|[a-z])", rule.example):
+        name = re.sub(r"\.(view|t)$", "", found[1])
+        assert re.search(rf"\b{re.escape(name)}\b", rule.example[: found.start()]), found[0]

@@ -21,9 +21,11 @@ from kgprof.collectors import RULES
 from kgprof.model import Profile
 from kgprof.reading import recordings
 from kgprof.render import by_name
+from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
 from tests.contract.test_sentences import rewritten
 from tests.render import profiles
+from tests.render.test_golden import VisibleText
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "fixtures" / "recordings"
@@ -113,9 +115,27 @@ def test_help_speaks_plainly() -> None:
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-@pytest.mark.parametrize("golden", ["findings.md", "findings.txt"])
+@pytest.mark.parametrize("golden", ["findings.html.txt", "findings.md", "findings.txt"])
 def test_a_golden_speaks_plainly(golden: str) -> None:
     assert faults((ROOT / "tests" / "render" / "golden" / golden).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("state", [state for state in profiles.STATES if "hostile" not in state])
+def test_the_text_of_a_page_speaks_plainly(state: str) -> None:
+    assert faults(VisibleText(Html().render(profiles.STATES[state]())).text()) == []
+
+
+@pytest.mark.parametrize("template", sorted((ROOT / "templates").rglob("*.jinja")), ids=lambda path: path.name)
+def test_a_template_speaks_plainly(template: Path) -> None:
+    """Also where no state of a page takes its branch; in place of a value stands 3, a text in it stays."""
+    prose = re.sub(r"(?s)\{[#%].*?[#%]\}", "", template.read_text(encoding="utf-8"))
+    prose = re.sub(r"(?s)\{\{(.*?)\}\}", lambda value: text_in(value[1]) or "3", prose)
+
+    assert faults(VisibleText(prose).text()) == []
+
+
+def text_in(expression: str) -> str:
+    return " ".join(text for text in re.findall('"([^"]*)"', expression) if " " in text)
 
 
 def strings(file: Path) -> Iterator[tuple[int, str]]:

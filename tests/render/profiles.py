@@ -631,7 +631,7 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         undecided=None if worse else Undecided.STRADDLES_BUDGET,
         decides=True,
         runs_to_settle=None if worse else 11,
-        note="" if worse else "the interval is wider than the budget; 11 rounds a side should settle it",
+        note="" if worse else "the interval is wider than the budget; 11 rounds per side should settle it",
     )
     unseen = Skipped(reason="a CPU run launches no GPU kernels")
     no_ratio = Skipped(reason="base is 0")
