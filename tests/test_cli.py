@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
 import jsonschema
 import pytest
 
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
-from kgprof.cli import entry, reading
+from kgprof.cli import entry, reading, verbs
 from kgprof.collectors import RULES
 from kgprof.errors import OutputError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
@@ -410,6 +411,18 @@ def test_options_come_from_the_environment_too(
 
         assert code == 2
         assert complaint in err
+
+
+def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb, command in verbs.cli.commands.items():
+        prefix = f"KGPROF_{verb.upper().replace('-', '_')}"
+        given = [option for option in command.params if isinstance(option, click.Option)]
+        for name in {spelt.removeprefix("--") for option in given for spelt in option.opts if spelt[:2] == "--"}:
+            variable = f"{prefix}_{name.upper().replace('-', '_')}"
+            with monkeypatch.context() as patch:
+                patch.setenv(variable, "1")
+                context = click.Context(command, auto_envvar_prefix=prefix)
+                assert sum(option.resolve_envvar_value(context) is not None for option in given) <= 1, variable
 
 
 # ---------------------------------------------------------------- with a plan that is refused

@@ -132,6 +132,22 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
+def many(name: str, into: str, metavar: str | None, words: str, **how: Any) -> Callable[[Any], Any]:
+    """An option that can be given more than once."""
+    return click.option(name, into, cls=Spelt, multiple=True, metavar=metavar, help=words, **how)
+
+
+def number(name: str, default: int, words: str, *into: str, least: int = 1, most: int | None = None) -> Any:
+    within = click.IntRange(min=least, max=most)
+    return click.option(name, *into, cls=Spelt, type=within, default=default, show_default=True, help=words)
+
+
+def time_limit(default: float, words: str) -> Callable[[Any], Any]:
+    above_0 = click.FloatRange(min=0, min_open=True)
+    how: dict[str, Any] = {"metavar": "SECONDS", "callback": checked_timeout, "help": words}
+    return click.option("--timeout", type=above_0, default=default, show_default=True, **how)
+
+
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
 verbose_option = remembered_option(
     "-v", "--verbose", is_flag=True, help="Show every phase, all details of the result, and the traceback of a crash."
@@ -140,10 +156,8 @@ verbose_option = remembered_option(
 redact_option = remembered_option(
     "--no-redact",
     is_flag=True,
-    help=(
-        "Do not remove what identifies a machine or a person, or secrets, from the report: names, home "
-        "directories, tokens."
-    ),
+    help="Do not remove what identifies a machine or a person, or secrets, from the report: names, home directories, "
+    "tokens.",
 )
 
 source_option = remembered_option(
@@ -220,17 +234,12 @@ def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequ
     return _outputs(given)
 
 
-sheet_format_option = click.option(
+sheet_format_option = many(
     "--format",
     "outputs",
-    cls=Spelt,
-    multiple=True,
-    metavar="FORMAT[=PATH]",
+    "FORMAT[=PATH]",
+    f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. Repeatable.",
     callback=parse_sheet_formats,
-    help=(
-        f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. "
-        "Repeatable."
-    ),
 )
 
 
@@ -304,64 +313,23 @@ accepted_option = click.option(
 )
 
 output_option = click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    metavar="DIR",
-    help="Folder for the report.  [default: reports/WORKLOAD-TIME]",
+    "-o", "--output", type=PLACE, metavar="DIR", help="Folder for the report.  [default: reports/WORKLOAD-TIME]"
 )
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**32 - 1),
-    default=DEFAULTS.seed,
-    show_default=True,
-    help="Seed for all random number generators.",
-)
+seed_option = number("--seed", DEFAULTS.seed, "Seed for all random number generators.", least=0, most=2**32 - 1)
 
 # What every verb takes that runs a workload step by step, and some at once.
-timeout_option = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULTS.timeout_s,
-    show_default=True,
-    metavar="SECONDS",
-    callback=checked_timeout,
-    help="Time limit per child process, in seconds (at most 7 days).",
-)
+timeout_option = time_limit(DEFAULTS.timeout_s, "Time limit per child process, in seconds (at most 7 days).")
 step_options = in_order(
-    click.option(
-        "--strategy",
-        "strategies",
-        cls=Spelt,
-        multiple=True,
-        metavar="NAME",
-        help="Run only this strategy. Repeatable.",
-    ),
-    click.option(
-        "--mode",
-        "modes",
-        cls=Spelt,
-        multiple=True,
-        metavar="MODE",
-        callback=checked_modes,
-        help=f"Run only this mode: {', '.join(MODES)}. Repeatable.",
-    ),
+    many("--strategy", "strategies", "NAME", "Run only this strategy. Repeatable."),
+    many("--mode", "modes", "MODE", f"Run only this mode: {', '.join(MODES)}. Repeatable.", callback=checked_modes),
     device_option,
-    click.option(
+    number(
         "--steps",
-        type=click.IntRange(min=1),
-        default=DEFAULTS.steps,
-        show_default=True,
-        help="Steps of the compile, trace and host passes (stack: at most 5), and of each timed group if the "
-        "workload has no evaluations.",
+        DEFAULTS.steps,
+        "Steps of the compile, trace and host passes (stack: at most 5), and of each timed group if the workload has "
+        "no evaluations.",
     ),
-    click.option(
-        "--warmup",
-        type=click.IntRange(min=0),
-        default=DEFAULTS.warmup,
-        show_default=True,
-        help="How many of these steps are warm-up.",
-    ),
+    number("--warmup", DEFAULTS.warmup, "How many of these steps are warm-up.", least=0),
 )
 run_options = in_order(
     step_options,
@@ -388,12 +356,10 @@ run_options = in_order(
 
 
 passes_option = click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
-evaluations_option = click.option(
+evaluations_option = number(
     "--evaluations",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.evaluations,
-    show_default=True,
-    help="Whole evaluations to time; after two, more run only if those differ by over 3 % and time allows.",
+    DEFAULTS.evaluations,
+    "Whole evaluations to time; after two, more run only if those differ by over 3 % and time allows.",
 )
 # What `kgprof compare --record` takes beside its own.
 recorded_options = in_order(step_options, passes_option, evaluations_option, seed_option, timeout_option, quiet_option)

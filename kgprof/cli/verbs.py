@@ -20,9 +20,15 @@ from kgprof.progress import tell
 from kgprof.reading import layout
 
 HELP_WIDTH = 100
-FAIL_ON = tuple(str(level) for level in m.FailOn)
 VIEWERS = tuple(exporter.name for exporter in EXPORTERS)
 TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
+
+
+def fail_on_option(words: str) -> Any:
+    return click.option("--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words)
+
+
+form_option = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
 class Verbs(click.Group):
@@ -77,17 +83,11 @@ def installed(package: str) -> str:
     },
 )
 @click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=versions,
-    help=("Print the version and exit."),
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Print the version and exit."
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Is this torch.compile'd program slow, why, and where do I look? One HTML report
-    answers.
+    """Is this torch.compile'd program slow, why, and where do I look? One HTML report answers.
 
     \b
     Start here:  kgprof profile                      the built-in evaluator
@@ -107,13 +107,12 @@ def cli(ctx: click.Context) -> None:
 @options.run_options
 @options.passes_option
 @options.evaluations_option
-@click.option(
+@options.number(
     "--rounds",
-    type=click.IntRange(min=1, max=m.MOST_ROUNDS),
-    default=DEFAULTS.rounds,
-    show_default=True,
-    help="Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof compare`. Caches "
-    "are warm from the second on. Not available for scripts.",
+    DEFAULTS.rounds,
+    "Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof compare`. Caches are "
+    "warm from the second on. Not available for scripts.",
+    most=m.MOST_ROUNDS,
 )
 @click.option(
     "--accepted",
@@ -173,20 +172,14 @@ def profile(
 @click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
 @options.module_option
 @options.run_options
-@click.option(
+@options.many(
     "--max",
     "budgets",
-    cls=Spelt,
-    multiple=True,
-    metavar="[STRATEGY[.MODE]:]METRIC=N",
-    help="A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
+    "[STRATEGY[.MODE]:]METRIC=N",
+    "A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
     "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help=("Lowest severity that fails the check, for findings no budget covers.  [default: error]"),
-)
+@fail_on_option("Lowest severity that fails the check, for findings no budget covers.  [default: error]")
 @click.option(
     "--backend",
     type=click.Choice(m.BACKENDS),
@@ -436,43 +429,38 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
 @options.module_option
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
-@click.option(
+@options.many(
     "--mode",
     "modes",
-    cls=Spelt,
-    multiple=True,
-    metavar="MODE",
+    "MODE",
+    f"Only these modes: {', '.join(options.MODES)}. Repeatable.",
     callback=options.checked_modes,
-    help=f"Only these modes: {', '.join(options.MODES)}. Repeatable.",
 )
-@click.option(
+@options.many(
     "--backend",
     "backends",
-    cls=Spelt,
-    multiple=True,
-    metavar="NAME",
-    help="inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
+    "NAME",
+    "inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
 )
-@click.option(
+@options.many(
     "--dynamic",
-    multiple=True,
-    type=click.Choice([each.value for each in m.Dynamic]),
-    help="torch.compile(dynamic=...). Repeatable.",
+    "dynamic",
+    None,
+    "torch.compile(dynamic=...). Repeatable.",
+    type=click.Choice(list(map(str, m.Dynamic))),
 )
-@click.option(
+@options.many(
     "--precision",
     "precisions",
-    cls=Spelt,
-    multiple=True,
-    type=click.Choice([each.value for each in m.Precision]),
-    help="bf16 means autocast around every step. Repeatable.",
+    None,
+    "bf16 means autocast around every step. Repeatable.",
+    type=click.Choice(list(map(str, m.Precision))),
 )
-@click.option(
+@options.many(
     "--size",
-    "sizes",
-    multiple=True,
-    metavar="'OPTIONS'",
-    help="Sweep once with these options of the workload, for example --size '--batch 64'. Repeatable.",
+    "size",
+    "'OPTIONS'",
+    "Sweep once with these options of the workload, for example --size '--batch 64'. Repeatable.",
 )
 @click.option(
     "--ladder/--no-ladder",
@@ -488,21 +476,13 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     help="Try static and dynamic shapes, buckets and padding with these row counts, in this order; own: the sizes "
     "the program itself uses.",
 )
-@click.option(
-    "--executions",
-    type=click.IntRange(min=1),
-    default=m.SWEEP_EXECUTIONS,
-    show_default=True,
-    help="Steps per start of your program; the verdict is for this number.",
-)
-@click.option(
+@options.number("--executions", m.SWEEP_EXECUTIONS, "Steps per start of your program; the verdict is for this number.")
+@options.number(
     "--processes",
+    m.TURNS,
+    "Fresh processes per cell, interleaved across cells; the first has cold caches.",
     "turns",
-    cls=Spelt,
-    type=click.IntRange(min=1, max=m.MOST_ROUNDS),
-    default=m.TURNS,
-    show_default=True,
-    help="Fresh processes per cell, interleaved across cells; the first has cold caches.",
+    most=m.MOST_ROUNDS,
 )
 @click.option(
     "--repeats",
@@ -519,26 +499,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 )
 @click.option("--resume", is_flag=True, help="Reuse the cells that an earlier sweep into the same folder finished.")
 @options.device_option
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=DEFAULTS.steps, show_default=True, help="Steps per timed group."
-)
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=1),
-    default=DEFAULTS.warmup,
-    show_default=True,
-    help="Warm-up calls per process.",
-)
+@options.number("--steps", DEFAULTS.steps, "Steps per timed group.")
+@options.number("--warmup", DEFAULTS.warmup, "Warm-up calls per process.")
 @options.seed_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULTS.timeout_s,
-    show_default=True,
-    metavar="SECONDS",
-    callback=options.checked_timeout,
-    help="Time limit per process, in seconds (at most 7 days).",
-)
+@options.time_limit(DEFAULTS.timeout_s, "Time limit per process, in seconds (at most 7 days).")
 @options.output_option
 @options.sheet_format_option
 @options.quiet_option
@@ -553,7 +517,7 @@ def sweep(
     backends: tuple[str, ...],
     dynamic: tuple[str, ...],
     precisions: tuple[str, ...],
-    sizes: tuple[str, ...],
+    size: tuple[str, ...],
     timeout: float,
     **given: Any,
 ) -> int:
@@ -589,13 +553,13 @@ def sweep(
         backends=backends,
         dynamic=tuple(map(m.Dynamic, dynamic)),
         precisions=tuple(map(m.Precision, precisions)),
-        sizes=tuple(tuple(shlex.split(size)) for size in sizes),
+        sizes=tuple(tuple(shlex.split(each)) for each in size),
     )
     if given["resume"] and given["output"] is None:
         raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
     loading.find(workload)
-    for size in grid.sizes or ((),):
-        loading.check_arguments(workload, (*workload_args, *size))
+    for each in grid.sizes or ((),):
+        loading.check_arguments(workload, (*workload_args, *each))
     strategies = (strategy,) if strategy else ()
     measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
@@ -643,25 +607,21 @@ def advise(
     is_flag=True,
     help="BASE and HEAD are checkouts (folders, or commits of the repository here): record WORKLOAD in both, in turn.",
 )
-@click.option(
+@options.number(
     "--rounds",
-    type=click.IntRange(min=2, max=m.MOST_ROUNDS),
-    default=options.PAIRS,
-    show_default=True,
-    help="With --record: time each side in at most N fresh processes; it stops as soon as every limit is decided.",
+    options.PAIRS,
+    "With --record: time each side in at most N fresh processes; it stops as soon as every limit is decided.",
+    least=2,
+    most=m.MOST_ROUNDS,
 )
-@click.option(
+@options.many(
     "--max-regression",
     "budgets",
-    cls=Spelt,
-    multiple=True,
-    metavar="METRIC=PERCENT",
-    help="How much worse than base a metric may be: step, evaluation, unit, peak-allocated, kernels-per-step ... "
+    "METRIC=PERCENT",
+    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, kernels-per-step ... "
     "Repeatable.  [default: step=5%, evaluation=5%]",
 )
-@click.option(
-    "--fail-on", type=click.Choice(FAIL_ON), help=("Lowest severity of a new finding that fails.  [default: warning]")
-)
+@fail_on_option("Lowest severity of a new finding that fails.  [default: warning]")
 @click.option(
     "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
 )
@@ -739,28 +699,15 @@ def compare(
 
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", required=False)
-@click.option(
-    "--case",
-    "cases",
-    cls=Spelt,
-    multiple=True,
-    metavar="NAME",
-    help="Try only cases that match this pattern (capture-default*). Repeatable.",
-)
+@options.many("--case", "cases", "NAME", "Try only cases that match this pattern (capture-default*). Repeatable.")
 @click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
 @click.option(
     "--all", "every", is_flag=True, help="Try every combination instead of one change at a time: hundreds of cases."
 )
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=options.CASE_TIMEOUT_S,
-    show_default=True,
-    metavar="SECONDS",
-    callback=options.checked_timeout,
-    help="Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) may take 30 s "
-    "more.",
+@options.time_limit(
+    options.CASE_TIMEOUT_S,
+    "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) may take 30 s more.",
 )
 @options.seed_option
 @options.output_option
@@ -868,7 +815,7 @@ def schema() -> int:
 
 @cli.command()
 @options.device_option
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @options.verbose_option
 def selftest(device: str, form: str, quiet: bool) -> int:
@@ -924,7 +871,7 @@ def explain(rule: str | None, form: str) -> int:
 
 
 @cli.command()
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option
 def workloads(form: str) -> int:
     """List the built-in workloads: what each shows and the document it comes from.
 
@@ -964,7 +911,7 @@ def evaluate(args: tuple[str, ...]) -> int:
 
 
 @cli.command()
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option
 def datasets(form: str) -> int:
     """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and source."""
     from kgprof.workloads import loading
