@@ -100,7 +100,9 @@ def swept(
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
-    complain(found)
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
     if not quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
@@ -175,12 +177,6 @@ def exit_code(found: m.Sweep) -> int:
         say(NOTHING_COMPILED, "your own function can be swept as file.py:name; kgprof compiles it")
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
-
-
-def complain(found: m.Sweep) -> None:
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def announce(
