@@ -185,10 +185,7 @@ class _Site:
 
 
 def _of_run(
-    run: RunEvidence,
-    memory: m.MemoryPass,
-    seen_by_hooks: m.SyncRecords,
-    broken: set[tuple[m.RunKey, str, int]],
+    run: RunEvidence, memory: m.MemoryPass, seen_by_hooks: m.SyncRecords, broken: set[tuple[m.RunKey, str, int]]
 ) -> Iterator[Sync]:
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
@@ -430,11 +427,7 @@ def _finding(event: Sync) -> m.Finding:
         library=event.library,
         fix=DRAWN if event.called == "multinomial" and event.library is None else "",
         reads=m.Reads(
-            operator=event.operator,
-            events=event.events,
-            in_steps=event.calls,
-            steps=event.steps,
-            chain=event.chain,
+            operator=event.operator, events=event.events, in_steps=event.calls, steps=event.steps, chain=event.chain
         ),
         cost=cost,
     )

@@ -19,11 +19,7 @@ SYMBOLS = {
 }
 _IN_PERCENT = ("us", "s", "bytes")
 CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)  # or it may have
-STATUS_SYMBOLS = {
-    m.FindingStatus.NEW: "+",
-    m.FindingStatus.FIXED: "\N{CHECK MARK}",
-    m.FindingStatus.UNCHANGED: "=",
-}
+STATUS_SYMBOLS = {m.FindingStatus.NEW: "+", m.FindingStatus.FIXED: "\N{CHECK MARK}", m.FindingStatus.UNCHANGED: "="}
 
 
 def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
@@ -233,10 +229,7 @@ def headline(profile: m.Profile) -> m.Verdict:
         low, high = (
             sorted((abs(step.low - 1), abs(step.high - 1)))
             if (step.low - 1) * (step.high - 1) > 0
-            else (
-                step.low - 1,
-                step.high - 1,
-            )
+            else (step.low - 1, step.high - 1)
         )
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
         text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
