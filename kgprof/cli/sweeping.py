@@ -100,9 +100,7 @@ def swept(
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
+    complain(found)
     if not quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
@@ -158,6 +156,12 @@ def tried(
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
+
+
+def complain(found: m.Sweep) -> None:
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def further(found: m.Sweep) -> tuple[Section, ...]:
