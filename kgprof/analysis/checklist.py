@@ -158,13 +158,7 @@ def checklist(
     if evidence.recording.header.options.for_a_gate:
         return ()
     seen = Seen(evidence, runs, findings, trade_offs)
-    judged = (
-        *_for_cuda_graphs(seen),
-        *_for_compile(seen),
-        *_for_training(seen),
-        *_for_cond(seen),
-        *_for_speed(seen),
-    )
+    judged = (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_training(seen), *_for_cond(seen), *_for_speed(seen))
     items = {item.id: item for item in judged}
     return tuple(items[id_] for id_ in TITLES)
 

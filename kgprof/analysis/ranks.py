@@ -50,10 +50,7 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
 
 
 def _said(
-    key: m.RunKey,
-    ranks: Mapping[m.RunKey, int],
-    compiled: Mapping[m.RunKey, dict[Graph, str]],
-    partial: list[Graph],
+    key: m.RunKey, ranks: Mapping[m.RunKey, int], compiled: Mapping[m.RunKey, dict[Graph, str]], partial: list[Graph]
 ) -> Iterable[str]:
     mine = [graph for graph in partial if graph in compiled[key]]
     for graph in mine[:NAMED]:

@@ -53,10 +53,7 @@ _SITE_PACKAGES = Pattern(
     needs="-packages",
 )
 _PYTHON = Pattern(
-    FOLDERS,
-    re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"),
-    "<python>",
-    needs="/lib/python3.",
+    FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"), "<python>", needs="/lib/python3."
 )
 _ANY_HOME = Pattern(
     HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~", needs="/"

@@ -81,9 +81,7 @@ def difference(
     )
 
 
-def _added_up(
-    rows: Iterable[tuple[str, m.KernelKind | None, m.KindTotal | m.KernelRow | m.SpanTotal]],
-) -> _Side:
+def _added_up(rows: Iterable[tuple[str, m.KernelKind | None, m.KindTotal | m.KernelRow | m.SpanTotal]]) -> _Side:
     """By name and kind; of two rows with the same of both (a kernel and a copy of one name) the sum."""
     found: _Side = {}
     for name, kind, row in rows:

@@ -137,7 +137,9 @@ def many(name: str, into: str, metavar: str | None, words: str, **how: Any) -> C
     return click.option(name, into, cls=Spelt, multiple=True, metavar=metavar, help=words, **how)
 
 
-def number(name: str, default: int, words: str, *into: str, least: int = 1, most: int | None = None) -> Any:
+def number(
+    name: str, default: int, words: str, *into: str, least: int = 1, most: int | None = None
+) -> Callable[[Any], Any]:
     within = click.IntRange(min=least, max=most)
     return click.option(name, *into, cls=Spelt, type=within, default=default, show_default=True, help=words)
 

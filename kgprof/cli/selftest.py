@@ -197,10 +197,7 @@ class Probe:
         return Checked(capture=self.capture, status=WORKS if expected == got else WRONG, expected=expected, got=got)
 
 
-ELSEWHERE = {
-    "cuda": "CUDA graphs are not observable on a CPU run",
-    "cpu": "not needed on a GPU",
-}
+ELSEWHERE = {"cuda": "CUDA graphs are not observable on a CPU run", "cpu": "not needed on a GPU"}
 
 
 def there(value: T | m.Skipped) -> T:

@@ -153,6 +153,12 @@ def tried(
     return found
 
 
+def complain(found: m.Sweep) -> None:
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
+
+
 def further(found: m.Sweep) -> tuple[Section, ...]:
     """What was tried on the best cell."""
     shapes = () if found.shapes is None else (shapes_section(found.shapes),)
@@ -170,12 +176,6 @@ def exit_code(found: m.Sweep) -> int:
         say(NOTHING_COMPILED, "your own function can be swept as file.py:name; kgprof compiles it")
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
-
-
-def complain(found: m.Sweep) -> None:
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def announce(

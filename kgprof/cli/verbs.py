@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ VIEWERS = tuple(exporter.name for exporter in EXPORTERS)
 TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
 
 
-def fail_on_option(words: str) -> Any:
+def fail_on_option(words: str) -> Callable[[Any], Any]:
     return click.option("--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words)
 
 

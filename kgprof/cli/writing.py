@@ -76,11 +76,6 @@ def write_report(folder: Path, profile: m.Profile, recording: Path | None, job: 
     return folder / "report.html"
 
 
-def write_rendered(path: Path, form: str, profile: m.Profile, recording: Path | None, job: Job) -> None:
-    folder = None if store.is_stream(path) else path.parent
-    store.write_reports(path.parent, {path.name: rendered(form, profile, recording, folder, job)})
-
-
 def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None, job: Job | None = None) -> str:
     """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout. ``job``: whose
     pages a comment may link."""
@@ -213,8 +208,9 @@ def emit(
     """
     text, job = otherwise, context.job
     for output in outputs:
-        if output.path is not None:
-            write_rendered(output.path, output.form, profile, recording, job)
+        if (path := output.path) is not None:
+            folder = None if store.is_stream(path) else path.parent
+            store.write_reports(path.parent, {path.name: rendered(output.form, profile, recording, folder, job)})
             continue
         text = rendered(output.form, profile, recording, None, job)
         if job.parses_log:

@@ -18,14 +18,7 @@ import numpy as np
 from kgprof import model as m
 from kgprof.collectors.cuda_graphs import NOT_ON_CPU
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
-from kgprof.collectors.tensor_facts import (
-    RunTensors,
-    is_gradient,
-    last_name,
-    run_tensors,
-    said,
-    writes_what_moves,
-)
+from kgprof.collectors.tensor_facts import RunTensors, is_gradient, last_name, run_tensors, said, writes_what_moves
 from kgprof.measures.input_copies import input_copies_in_trace
 from kgprof.reading.evidence import Evidence, RunEvidence
 

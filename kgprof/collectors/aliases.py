@@ -16,15 +16,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
-from kgprof.collectors.tensor_facts import (
-    RunTensors,
-    at,
-    is_written,
-    overlaps_itself,
-    relation,
-    run_tensors,
-    said,
-)
+from kgprof.collectors.tensor_facts import RunTensors, at, is_written, overlaps_itself, relation, run_tensors, said
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
 from kgprof.wording import plural

@@ -192,11 +192,7 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
 
 
 def _failed(
-    trace: RunTrace,
-    code: tuple[str, int, str],
-    text: str,
-    compiled: Compiled | None,
-    seen: m.OfferedFrame | Compiled,
+    trace: RunTrace, code: tuple[str, int, str], text: str, compiled: Compiled | None, seen: m.OfferedFrame | Compiled
 ) -> FailedCompile:
     """``code``: file, first line and name of the code object; ``seen``: in which call, and what torch traced."""
     metrics = compiled.metrics if compiled else {}

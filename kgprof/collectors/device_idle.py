@@ -193,7 +193,5 @@ def _finding(event: DeviceTime) -> m.Finding:
 
 def _saving(event: DeviceTime) -> m.Saving:
     return m.Saving(
-        us_per_step=event.idle_us,
-        how="the step's GPU idle time",
-        measured_in=(m.PassName.TIMING, m.PassName.TRACE),
+        us_per_step=event.idle_us, how="the step's GPU idle time", measured_in=(m.PassName.TIMING, m.PassName.TRACE)
     )

@@ -95,11 +95,7 @@ def _finding(event: GraphReplays) -> m.Finding:
         run=event.run,
         fingerprint=fingerprint(SMALL_GRAPHS.id, event.run),
         cost=m.FindingCost(
-            value=idle_us,
-            unit="us/step",
-            what="the GPU was idle",
-            measured_in=event.measured_in,
-            samples=event.steps,
+            value=idle_us, unit="us/step", what="the GPU was idle", measured_in=event.measured_in, samples=event.steps
         ),
         saves=m.Saving(us_per_step=idle_us, how="the step's GPU idle time", measured_in=event.measured_in),
     )

@@ -185,10 +185,7 @@ class _Site:
 
 
 def _of_run(
-    run: RunEvidence,
-    memory: m.MemoryPass,
-    seen_by_hooks: m.SyncRecords,
-    broken: set[tuple[m.RunKey, str, int]],
+    run: RunEvidence, memory: m.MemoryPass, seen_by_hooks: m.SyncRecords, broken: set[tuple[m.RunKey, str, int]]
 ) -> Iterator[Sync]:
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
@@ -204,6 +201,8 @@ def _of_run(
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
         library = chain[0] if chain else None
+        # The same in another version that moved the line.
+        identity = (library.package, library.file, library.function, library.text) if library else ()
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         yield Sync(
             run=run.key,
@@ -222,7 +221,7 @@ def _of_run(
             called=called_function(_doing(first)[1]) if cause == INSIDE else "",
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
-            identity="\0".join((*source.identity(place), cause, *_identity_of(library))),
+            identity="\0".join((*source.identity(place), cause, *identity)),
         )
 
 
@@ -231,26 +230,18 @@ def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m
     return source.package_line(m.Location(file=frame.file, line=frame.line, function=frame.function, text=text))
 
 
-def _identity_of(library: m.PackageLine | None) -> tuple[str, ...]:
-    """The same in another version that moved the line."""
-    return (library.package, library.file, library.function, library.text) if library else ()
-
-
 def _sites(source: SourceText, seen: m.SyncRecords, on_cuda: bool) -> dict[_Site, list[m.SyncRecord]]:
+    """What was read on a CPU would on a GPU's machine as well. A factory without a device makes what lies on the host,
+    unless the program names no device at all: then it would run on a GPU under a default device alone."""
     sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
     for record in seen.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
-        rule = "" if _lies_on_the_host(record, seen) else _rule(record, on_cuda)
+        on_the_host = record.tensor == "host" or (record.tensor == "unnamed" and seen.names_a_device)
+        rule = "" if on_the_host else _rule(record, on_cuda)
         if own is not None and rule:
             library = record.chain[0] if record.chain else None
             sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
     return sites
-
-
-def _lies_on_the_host(record: m.SyncRecord, seen: m.SyncRecords) -> bool:
-    """What was read on a CPU would on a GPU's machine as well. A factory without a device makes what lies on the host,
-    unless the program names no device at all: then it would run on a GPU under a default device alone."""
-    return record.tensor == "host" or (record.tensor == "unnamed" and seen.names_a_device)
 
 
 def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
@@ -436,11 +427,7 @@ def _finding(event: Sync) -> m.Finding:
         library=event.library,
         fix=DRAWN if event.called == "multinomial" and event.library is None else "",
         reads=m.Reads(
-            operator=event.operator,
-            events=event.events,
-            in_steps=event.calls,
-            steps=event.steps,
-            chain=event.chain,
+            operator=event.operator, events=event.events, in_steps=event.calls, steps=event.steps, chain=event.chain
         ),
         cost=cost,
     )

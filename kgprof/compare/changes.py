@@ -155,9 +155,8 @@ def _line_of(
         here = (place.file, place.line)
         words, before = set(_WORD.findall(code)), set(_WORD.findall(line.before))
         binds = any(re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code) for name in named & words)
-        same = any(
-            file == place.file and place.function and _ends_alike(name, place.function) for file, _, name in shown
-        )
+        bare = place.function.rpartition(".")[2]  # a function may be named with or without its class
+        same = any(bare and (file, name.rpartition(".")[2]) == (place.file, bare) for file, _, name in shown)
         marks = (
             _AT * (here in {(file, at) for file, at, _ in shown}),
             _KERNEL * (here in computed),
@@ -193,8 +192,3 @@ def _takes(text: str, place: m.Location) -> bool:
     if binds is None or place.function:
         return False
     return bool(re.search(rf"\b{module} import [^#\n]*\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text))
-
-
-def _ends_alike(name: str, function: str) -> bool:
-    """A function may be named with or without its class."""
-    return name.rpartition(".")[2] == function.rpartition(".")[2]

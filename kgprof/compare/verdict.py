@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.metrics import COMPILE, WARM_COMPILE, named, plain
-from kgprof.errors import (
-    EXIT_GATE_FAILED,
-    EXIT_INCONCLUSIVE,
-    EXIT_INTERRUPTED,
-    EXIT_NOTHING_MEASURED,
-    EXIT_WORKLOAD,
-)
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
 from kgprof.wording import plural, relative, short
 
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)

@@ -222,10 +222,6 @@ class MachineDrift(Model, frozen=True, kw_only=True):
     low: float  # to ``high`` its 95 % interval by Welch, as of a time
     high: float
 
-    @property
-    def beyond_chance(self) -> bool:
-        return self.low > 1 or self.high < 1
-
 
 _ONE_SIDE = Skipped(reason="the run is on one side only")
 

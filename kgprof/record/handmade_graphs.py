@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice, pairwise
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -138,12 +138,10 @@ class _Graph(TorchDispatchMode):
         self._outputs = [output for output in self._outputs if output[0]() is not None]
         for frame in frames:
             for name, value in [*_locals(frame).items(), *frame.f_globals.items()]:
-                kind = type(
-                    value
-                )  # isinstance and hasattr would run the program's code, and raise for a dead weakref.proxy
+                kind = type(value)  # isinstance and hasattr would run the program's code, and raise for a dead proxy
                 if issubclass(kind, torch.Tensor):
                     of_module = frame.f_globals.get(name) is value
-                    look_up = _global(frame.f_globals, name) if of_module else _local(frame.f_code, name)
+                    look_up = partial(frame.f_globals.get, name) if of_module else _local(frame.f_code, name)
                     self._holds(value, look_up, name)
                 elif kind.__dictoffset__ and kind.__weakrefoffset__ and not issubclass(kind, ModuleType | type):
                     for attribute, tensor in list(object.__getattribute__(value, "__dict__").items()):
@@ -225,10 +223,6 @@ def _locals(frame: FrameType) -> dict[str, Any]:
         for name in [name for name, value in found.items() if isinstance(value, torch.Tensor)]:
             frame.f_locals.pop(name, None)
     return found
-
-
-def _global(scope: dict[str, Any], name: str) -> Callable[[], Any]:
-    return lambda: scope.get(name)
 
 
 def _local(code: CodeType, name: str) -> Callable[[], Any]:

@@ -115,13 +115,7 @@ def _begun(
     if dead is not None:
         raise WorkloadError(f"{name}: {options.workload} {dead.words}")
     making = recorder.Recorder(
-        side.output / layout.FOLDER,
-        options,
-        plan,
-        scratch,
-        progress,
-        checkout=side.checkout,
-        side=side.told.side,
+        side.output / layout.FOLDER, options, plan, scratch, progress, checkout=side.checkout, side=side.told.side
     )
     making.header = msgspec.structs.replace(making.header, in_turn=side.told)
     store.clear(side.output)

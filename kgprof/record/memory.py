@@ -118,7 +118,8 @@ def _resident(field: str) -> int | m.Skipped:
 
 def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
     """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
-    yield from files_of_reads(read)
+    for record in read.records:
+        yield from (frame.file for frame in (*record.frames, *record.chain))
     for graph in held.graphs:
         yield graph.file
         for write in graph.in_place:
@@ -129,8 +130,3 @@ def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
         modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
         # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
         yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-
-
-def files_of_reads(read: m.SyncRecords) -> Iterator[str]:
-    for record in read.records:
-        yield from (frame.file for frame in (*record.frames, *record.chain))

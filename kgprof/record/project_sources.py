@@ -119,19 +119,13 @@ def _package_and_version(imported: str) -> str:
     if imported == STANDARD_LIBRARY:
         return f"{STANDARD_LIBRARY} {platform.python_version()}"
     with suppress(ImportError, AttributeError):  # the program emptied sys.modules, and nothing can be imported any more
-        for name in _distribution_names(imported):
+        for name in (imported, *distributions().get(imported, ())):  # most have the name that they are imported by
             try:
                 found = metadata.distribution(name)
             except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
                 continue
             return f"{found.metadata['Name']} {found.version}"
     return ""
-
-
-def _distribution_names(imported: str) -> Iterator[str]:
-    """Most have the name that they are imported by."""
-    yield imported
-    yield from distributions().get(imported, ())
 
 
 @cache

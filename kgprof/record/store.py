@@ -106,8 +106,7 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(path)
     except OSError as error:
         raise OutputError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="free some disk space, or choose a writable place",
+            f"cannot write {path}: {error.strerror or error}", hint="free some disk space, or choose a writable place"
         ) from error
     finally:
         if not stream:

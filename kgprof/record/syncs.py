@@ -169,7 +169,8 @@ class Syncs(Source):
             return None
         if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
             return None  # counted when the graph began, or no tensor of the program's
-        if self._device.type == "cpu" and source == "dispatch" and _in_a_derivative_of_the_cpus():
+        derives = torch._C._current_autograd_node() if self._device.type == "cpu" and source == "dispatch" else None
+        if derives is not None and derives.name() in ON_A_CPU_ALONE:
             return None
         if _is_torchs_own(above, in_graph=graph is not None):
             return None
@@ -219,11 +220,6 @@ class Syncs(Source):
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
         return seen
-
-
-def _in_a_derivative_of_the_cpus() -> bool:
-    node = torch._C._current_autograd_node()
-    return node is not None and node.name() in ON_A_CPU_ALONE
 
 
 def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
@@ -354,7 +350,8 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         target = _target(tensor, name, args, kwargs)
-        brings = target == HOST and not _is_asynchronous(name, args, kwargs)
+        is_asynchronous = name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
+        brings = target == HOST and not is_asynchronous
         seen = see("python-call", op, tensor.device.type, tensor=tensor) if brings else []
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
@@ -442,10 +439,6 @@ def _target(tensor: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict
         return TENSORS.target_of(args, kwargs)
     target = kwargs.get("device", args[0] if args else None)
     return HOST if isinstance(target, str | torch.device) and torch.device(target).type == "cpu" else None
-
-
-def _is_asynchronous(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
 
 
 # ---------------------------------------------------------------- within a compiled graph

@@ -466,12 +466,8 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
             several = len(_tensors_of(operator)) > 1
             if several and packet not in TAKE_NUMBERS | TURNED_ROUND.keys() | TAKE_INDICES:
                 continue
-            if not taken and _has_tensors(operator):
+            if not taken and any("Tensor" in str(one.type) for one in operator._schema.arguments):
                 yield full.removeprefix("aten::"), operator
-
-
-def _has_tensors(operator: Any) -> bool:
-    return any("Tensor" in str(one.type) for one in operator._schema.arguments)
 
 
 def _tensors_of(operator: Any) -> list[int]:

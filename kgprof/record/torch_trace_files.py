@@ -190,9 +190,7 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
             unread.append(error.message)
     if not files:
         raise InputError(
-            f"none of its {len(paths)} files has a record of torch's structured trace",
-            path=path,
-            hint=unread[0],
+            f"none of its {len(paths)} files has a record of torch's structured trace", path=path, hint=unread[0]
         )
     idle = [file for file in files if not file.compiled]
     if len(idle) < len(files):

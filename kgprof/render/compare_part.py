@@ -292,11 +292,7 @@ def _changes(
 
 
 def _status(
-    status: m.FindingStatus,
-    same: Sequence[m.ComparedFinding],
-    root: str,
-    anchors: Mapping[str, str],
-    limits: Limits,
+    status: m.FindingStatus, same: Sequence[m.ComparedFinding], root: str, anchors: Mapping[str, str], limits: Limits
 ) -> StatusPart:
     by_finding = {id(each.finding): each for each in same}
     grouped_findings = grouped(each.finding for each in same)

@@ -145,7 +145,9 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
     if isinstance(first.kernels, m.KernelBreakdown):
         us, share, of = busy_share(first.kernels, first.step)
         label = "GPU busy" if first.kernels.device == "cuda" else "Operators busy"
-        yield Tile(label=label, value=f"{100 * share:.0f} %", below=of_whole(us, of), leads_to="time")
+        unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+        below = f"{figure(us / size)} of {figure(of / size)} {unit}"
+        yield Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
     if isinstance(first.compile, m.CompileSummary) and isinstance(first.compile.first_call_s, float):
         below = plural(len(first.compile.compilations), "compilation")
         if isinstance(first.economics, m.Economics):
@@ -170,12 +172,6 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[
         of = bare.median
     busy = kernels.busy_us / steps
     return busy, busy / of if of else 0.0, of
-
-
-def of_whole(us: float, of: float) -> str:
-    """ "112 of 220 µs", "1.09 of 7.75 ms"."""
-    unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
-    return f"{figure(us / size)} of {figure(of / size)} {unit}"
 
 
 def _shared_out(found: FindingList, slug: str) -> tuple[int, int]:

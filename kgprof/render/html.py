@@ -117,7 +117,7 @@ class Html:
         traces = sorted(self._traces(), key=lambda trace: order.index(trace.run) if trace.run in order else len(order))
         layout = Layout()
         own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
-        reserved = sum(_as_text(trace) for trace in traces if trace.run in own)
+        reserved = sum(4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES for trace in traces if trace.run in own)
         reserved += FRAME_BYTES * (len(traces) - 1) if own else 0  # which are left free below for every trace
         limits, made, text = _first_that_fits(profile, traces, layout, reserved, blob(profile, self._source_url))
         left = MAX_BYTES - len(text.encode("utf-8"))
@@ -126,11 +126,6 @@ class Html:
             if trace.run not in which:
                 trace.place()
         return layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
-
-
-def _as_text(trace: TraceFile) -> int:
-    """Bytes that a page needs for it."""
-    return 4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES
 
 
 class Layout:

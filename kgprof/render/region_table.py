@@ -127,8 +127,7 @@ def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table
     whole_us = {index: kernels.total_us / breakdown.steps_of(kernels) for index, _, kernels in found}
     cells = [
         row(
-            where,
-            *(number(us.get(index, 0.0), percent(us.get(index, 0.0) / whole_us[index])) for index, _, _ in found),
+            where, *(number(us.get(index, 0.0), percent(us.get(index, 0.0) / whole_us[index])) for index, _, _ in found)
         )
         for where, us in rows
         if found

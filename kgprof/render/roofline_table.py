@@ -122,10 +122,7 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
         launches.of_ceiling, lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of peak",))
     )
     return (
-        known(
-            launches.bound,
-            lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached,
-        ),
+        known(launches.bound, lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached),
         number(launches.total_us / 1000, in_all),
         number(launches.median_us),
         known(launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)),

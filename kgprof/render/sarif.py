@@ -138,11 +138,7 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
         "fullDescription": {"text": rule.why},
         "help": {"text": text, "markdown": markdown},
         "defaultConfiguration": {"level": rule.level},
-        "properties": {
-            "problem.severity": _SEVERITY[rule.level],
-            "precision": "very-high",
-            "tags": ["torch.compile"],
-        },
+        "properties": {"problem.severity": _SEVERITY[rule.level], "precision": "very-high", "tags": ["torch.compile"]},
     }
 
 

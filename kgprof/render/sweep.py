@@ -77,10 +77,6 @@ def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> C
     return known(value, cell)
 
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else short(value, 2)
-
-
 def _step(step: m.Spread | m.Skipped) -> Cell:
     def cell(spread: m.Spread) -> Cell:
         between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
@@ -125,7 +121,7 @@ def _cells(sweep: m.Sweep) -> Table:
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
     over = (f"over {against.name}",) if against is not None else ()
     if isinstance(value, m.Estimate):
-        cell = _estimate(value, _count)
+        cell = _estimate(value, lambda steps: f"{steps:,.0f}" if steps >= 10 else short(steps, 2))
         return msgspec.structs.replace(cell, details=(*cell.details, *over))
     if value in (NEVER, NOT_KNOWN):
         return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)

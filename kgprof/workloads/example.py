@@ -32,6 +32,10 @@ class Strategy(NamedTuple):
     cuda: bool = False  # needs a card
 
 
+def module_of(name: str) -> str:
+    return f"kgprof.workloads.examples.{catalog.EXAMPLES[name].module or name.replace('-', '_')}"
+
+
 class ExampleWorkload:
     """One of ``catalog.EXAMPLES`` in the shapes that its options give."""
 
@@ -40,7 +44,7 @@ class ExampleWorkload:
         self.name = name
         self._shapes = catalog.shapes_of(name, args)
         self._seed = seed
-        module = importlib.import_module(f"kgprof.workloads.examples.{catalog.EXAMPLES[name].module}")
+        module = importlib.import_module(module_of(name))
         self._strategies: dict[str, Strategy] = module.STRATEGIES
 
     def strategies(self) -> Sequence[m.StrategyPlan]:

@@ -15,9 +15,7 @@ from kgprof.workloads import catalog, example, loading
 
 CPU = torch.device("cpu")
 STRATEGIES = [
-    (name, label)
-    for name, known in catalog.EXAMPLES.items()
-    for label in importlib.import_module(f"kgprof.workloads.examples.{known.module}").STRATEGIES
+    (name, label) for name in catalog.EXAMPLES for label in importlib.import_module(example.module_of(name)).STRATEGIES
 ]
 
 

@@ -42,7 +42,10 @@ class Scorer:
 
         def chooser(parent: State, children: Sequence[State]) -> int:
             nonlocal total
-            rows = torch.tensor([*map(self._padded, (parent, *children))], dtype=torch.int32)
+            atoms, states = self._prover.caps.atoms, (parent, *children)
+            rows = torch.tensor(
+                [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states], dtype=torch.int32
+            )
             encoded = self._policy.encode(rows)
             logits = self._policy.score(encoded[:1], encoded[1:].unsqueeze(0))
             child = int(choose(logits).child)
@@ -57,9 +60,6 @@ class Scorer:
             self.unlike += 1
             return -math.inf
         return total
-
-    def _padded(self, state: State) -> State:
-        return state + ((PAD, 0, 0),) * (self._prover.caps.atoms - len(state))
 
     def _log_weight(self, parent: State, child: State, own: Atom) -> float:
         """Of the first fact or rule, in the order of the children, that leads from ``parent`` to ``child``."""
