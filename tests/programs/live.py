@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
+from tests.programs.advice import without_action
 from tests.programs.run import FAMILIES, Answer, missing, watched
 from tests.programs.truth import Program, programs
 
@@ -30,7 +31,7 @@ def cases(*, with_packages: bool) -> list[object]:
         pytest.param(program, family, id=f"{program.name}-{family}", marks=_marks(program, family))
         for program in programs()
         if bool(program.needs) is with_packages
-        for family in (*FAMILIES, "sources", "gate", "ending")
+        for family in (*FAMILIES, "sources", "gate", "advice", "ending")
     ]
 
 
@@ -55,6 +56,8 @@ def held_to_its_truth(program: Program, family: str) -> None:
         assert not [one.message for one in answer.profile.findings if one.rule == SOURCES_DISAGREE.id]
     elif family == "gate":
         assert answer.gate == program.gate, answer.profile.verdict
+    elif family == "advice":
+        assert without_action(answer.profile.findings) == ()
     else:
         score = answer.scores(program)[family]
         assert (score.missed, score.wrong) == ((), ())

@@ -1,0 +1,44 @@
+"""Whether the owner of a program can act on a finding: it says what to do, and to which line, call or operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kgprof import collectors
+from kgprof import model as m
+from kgprof.collectors import cuda_graphs, disagreements, graph_breaks, skipped_frames, small_cuda_graphs, syncs
+
+READING = frozenset(rule.id for rule in syncs.RULES)
+REFUSING = frozenset(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES))
+# What these find is about the run, not about a line of it.
+OF_THE_RUN = frozenset(
+    {
+        *(cuda_graphs.NONE_LAUNCHED.id, disagreements.SOURCES_DISAGREE.id),
+        *(rule.id for rule in small_cuda_graphs.RULES),
+        *(rule.id for rule in collectors.RULES if rule.topic in {m.Topic.COVERAGE, m.Topic.RESULTS, m.Topic.TIME}),
+    }
+)
+
+
+def without_action(findings: Iterable[m.Finding]) -> tuple[str, ...]:
+    """The findings that ask for something and lack what to do or where; a note asks for nothing."""
+    return tuple(
+        f"{one.rule} {one.message}: no {', no '.join(lacking)}"
+        for one in findings
+        if one.level is not m.Level.NOTE and (lacking := (*_lacking(one),))
+    )
+
+
+def _lacking(finding: m.Finding) -> Iterator[str]:
+    if not (finding.fix or collectors.rule_of(finding).remedy):
+        yield "fix"
+    if finding.location is None and finding.rule not in OF_THE_RUN:
+        yield "line of the program"
+    if finding.library is not None and not (finding.library.line and finding.library.file):
+        yield "line of the library"
+    if finding.rule in READING and not (finding.reads and finding.reads.operator):
+        yield "operator that reads"
+    if finding.rule in REFUSING and not (
+        finding.refusal and (finding.refusal.cause.operator or finding.refusal.cause.kind)
+    ):
+        yield "call that torch refused"
