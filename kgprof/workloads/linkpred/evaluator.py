@@ -8,7 +8,7 @@ own candidate alone, so a state that two candidates pass counts twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -37,7 +37,7 @@ class Found:
     steps: npt.NDArray[np.int32]  # [N], choices made; 0 while unfinished
     dropped: Dropped
     nans: int
-    settings: Mapping[str, str] = field(default_factory=dict)  # what the search itself came to
+    settings: tuple[tuple[str, str], ...] = ()  # what the search itself came to
 
 
 class Search(Protocol):
@@ -200,5 +200,5 @@ def summarise(found: Found, candidates: Candidates, steps: int, settings: Mappin
         dropped=CapCounters(**found.dropped._asdict()),
         nan_scores=found.nans + ranking.nan_scores,
         metrics=ranking.metrics,
-        settings={**settings, **found.settings},
+        settings={**settings, **dict(found.settings)},
     )

@@ -56,13 +56,13 @@ class LinkpredOptions:
     compile: str = PARTS[0]  # what a compiled mode compiles
     choices: int = 4  # of each candidate in one call of `stepped`
     mark_steps: bool = False  # torch.compiler.cudagraph_mark_step_begin before each step
+    first_look: str = FIRST_LOOKS[0]  # of `levels`: what a choice is made in where its gap is wide enough
     fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"
     policy: Path | None = None  # a state_dict; None: seeded random weights
     max_steps: int | None = None  # for the whole evaluation; what it leaves is reported as unfinished
     allow_tf32: bool = False
-    first_look: str = FIRST_LOOKS[0]  # of `levels`: what a choice is made in where its gap is wide enough
     near_tie_threshold: float | None = None  # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
 
     def __post_init__(self) -> None:

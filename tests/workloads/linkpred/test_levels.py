@@ -108,7 +108,7 @@ def test_a_first_look_says_how_often_it_looked_again_and_how_far_it_was_off() ->
     assert same(found, run(of))
     assert levels.MEASURED <= search.again < search.choices / 2
     assert 0 < search.differed <= levels.FIRST_LOOKS["tf32"]
-    assert f"{search.again:,} of {search.choices:,} choices made again" in found.settings["first look"]
+    assert f"{search.again:,} of {search.choices:,} choices made again" in dict(found.settings)["first look"]
     assert same(looked_at_first(of, "default"), run(of))
     assert torch.get_float32_matmul_precision() == "highest"
 
@@ -121,7 +121,7 @@ def test_a_first_look_that_is_further_off_than_stated_is_given_up(monkeypatch: p
     found = looked_at_first(of)
 
     assert same(found, run(of))
-    assert found.settings["first look"].startswith("given up")
+    assert dict(found.settings)["first look"].startswith("given up")
 
 
 @pytest.mark.usefixtures("coarse")

@@ -148,12 +148,12 @@ class Levels:
             steps=steps.cpu().numpy().copy(),
             dropped=Dropped(*dropped),
             nans=nans,
-            settings=self._looks() if self.differed or self.differs else {},
+            settings=self._looks() if self.differed or self.differs else (),
         )
 
-    def _looks(self) -> dict[str, str]:
+    def _looks(self) -> tuple[tuple[str, str], ...]:
         again = f"{self.again:,} of {self.choices:,} choices made again in float32" if self.differs else "given up"
-        return {"first look": f"{again}; encodings differed by at most {self.differed:.2g} of their length"}
+        return (("first look", f"{again}; encodings differed by at most {self.differed:.2g} of their length"),)
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
