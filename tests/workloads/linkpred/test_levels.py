@@ -12,6 +12,7 @@ import torch
 from kgprof.errors import UsageError
 from kgprof.model import RunKey
 from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.options import FIRST_LOOKS
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
 from kgprof.workloads.linkpred.strategies import levels
 from kgprof.workloads.linkpred.strategies.levels import Levels, distinct
@@ -138,6 +139,10 @@ def test_choices_that_are_not_made_again_would_be_others(monkeypatch: pytest.Mon
 def test_a_first_look_needs_float32_results_to_reproduce(args: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         workload(*args, "--first-look", "tf32")
+
+
+def test_each_first_look_that_can_be_asked_for_has_its_bound() -> None:
+    assert tuple(levels.FIRST_LOOKS) == FIRST_LOOKS
 
 
 def test_only_levels_has_a_first_look() -> None:

@@ -42,7 +42,7 @@ ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
 MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
 # The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, operands rounded to TF32
 # made it 0.0007. bf16's 0.0096 left 57 % of the choices open, TF32 8 %.
-FIRST_LOOKS = {"tf32": 2.0**-9}
+FIRST_LOOKS = {"none": 0.0, "tf32": 2.0**-9}
 MEASURED = 64  # choices that begin an evaluation
 ROW_GRAIN = 64  # a call's rows are padded to a multiple of it: fewer shapes, and none of size 1
 
@@ -71,7 +71,7 @@ class Levels:
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
         self._derive: Callable[..., Any] = problem.engine.derive
         self._encode: Callable[..., Any] = problem.policy.encode
-        self.first_look, self.differs = first_look, FIRST_LOOKS.get(first_look, 0.0)  # 0: there is none
+        self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
         self.differed = 0.0  # as measured
 
         def glance(states: Tensor) -> Tensor:
@@ -220,8 +220,10 @@ class Levels:
         before = torch.get_float32_matmul_precision()
         if self.differs:
             torch.set_float32_matmul_precision("high")
-        yield
-        torch.set_float32_matmul_precision(before)
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
     def _enter(self, states: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """The table's row of each state (int64 [F]), and the indices of those that were not in it and now are."""
