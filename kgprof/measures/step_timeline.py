@@ -1,10 +1,9 @@
 """One step as lanes of events: each thread's spans, compiled regions, operators and CUDA calls, each stream's kernels
 and copies, and why the device was idle.
 
-The step is the median one, by its duration on the host, so that what is seen is neither the slowest nor the luckiest.
-Where the device's work outlives it, the window reaches to the end of what the step launched, and at most as far again
-as the step is long. Everything is cut at the window's edges; what other steps did in it is drawn where it was, and
-their device work counted.
+The step shown is the median one by its duration on the CPU. Where the device's work outlives it, the window reaches to
+the end of what the step launched, and at most as far again as the step is long. Everything is cut at the window's
+edges; what other steps did in it is drawn where it was, and their device work counted.
 
 A step may hold a hundred thousand events: the longest MAX_EVENTS are kept, each lane says how many it lost and how
 long they took.
