@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.chart import lengths
+from kgprof.render.breakdown import lengths
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural

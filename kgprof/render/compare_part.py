@@ -9,11 +9,10 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render.chart import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts, of_width
-from kgprof.render.finding_groups import grouped
-from kgprof.render.finding_list import place
+from kgprof.render.breakdown import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts
+from kgprof.render.finding_list import grouped, place
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, figure, milliseconds
+from kgprof.render.quantity import DASH, count, figure, milliseconds, of_width
 from kgprof.render.table import Fold, Table, bounded, columns, plain, row
 
 CARDS = 6

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from kgprof import model as m
 from kgprof.measures.ranked import Ranked, ranked
 from kgprof.render import breakdown, compare_words
-from kgprof.render.chart import LegendEntry, Part, Segment, legend, of_parts
+from kgprof.render.breakdown import LegendEntry, Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
-from kgprof.render.run_order import importance
 from kgprof.wording import plural, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run

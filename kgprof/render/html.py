@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.render import page, resources
-from kgprof.render.comment import blob
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.escaping import visible
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits
-from kgprof.render.run_order import importance
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, importance
+from kgprof.render.markdown import blob
 from kgprof.render.trace_links import TraceFile, embedded, trace_links
 
 if TYPE_CHECKING:

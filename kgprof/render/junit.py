@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
-from kgprof.render.checked_rules import was_watched
 from kgprof.render.escaping import visible
-from kgprof.render.finding_groups import failing, where, with_cost
+from kgprof.render.finding_list import failing, where, with_cost
+from kgprof.render.rules_page import was_watched
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).

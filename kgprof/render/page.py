@@ -17,41 +17,33 @@ from kgprof.render import (
     breakdown,
     compare_words,
     compile_table,
-    contents,
     economics_table,
     environment_facts,
-    evaluation_table,
     gate_table,
     holistic_table,
     kernel_table,
     memory_table,
-    not_measured,
-    origin_table,
-    phase_table,
     practices,
-    recompile_table,
     region_table,
     roofline_table,
-    run_table,
     source_view,
     step_chart,
     summary,
     timeline_chart,
     trace_table,
 )
-from kgprof.render.break_even_chart import break_even_plots
-from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
+from kgprof.render.economics_table import break_even_plots
 from kgprof.render.embedded_profile import Packed
+from kgprof.render.environment_facts import logs
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
 from kgprof.render.first_screen import FirstScreen, first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor
-from kgprof.render.log_text import logs
-from kgprof.render.memory_chart import memory_folds
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor, importance, kept
+from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
-from kgprof.render.run_order import importance, kept
+from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Facts, bounded
 from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
@@ -252,7 +244,9 @@ def _sections(
     if not files:
         yield _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)})
     inside = {"links": links, "packed": bool(own.text)}
-    yield _section(limits, "contents", contents.TITLE, facts=contents.facts(profile), as_it_is=inside)
+    yield _section(
+        limits, "contents", environment_facts.CONTENTS, facts=environment_facts.contents(profile), as_it_is=inside
+    )
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -272,10 +266,10 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
-    notes = (*run_table.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
-    strategies = run_table.strategies(profile)[: limits.lines]
-    table, alike = run_table.without_constants(
-        run_table.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
+    notes = (*summary.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
+    strategies = summary.strategies(profile)[: limits.lines]
+    table, alike = summary.without_constants(
+        summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
     return _section(
         limits,
@@ -286,7 +280,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=(*notes, Facts(strategies)) if strategies else notes,
-        evaluation=evaluation_table.evaluation_folds(profile.unit.plural, runs, limits),
+        evaluation=summary.evaluation_folds(profile.unit.plural, runs, limits),
     )
 
 
@@ -297,8 +291,8 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=origin_table.device_folds(runs, limits),
-        phases=phase_table.phase_table(runs),
+        devices=kernel_table.device_folds(runs, limits),
+        phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
     )
@@ -348,8 +342,8 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             table=compile_table.compile_table(runs),
             scale_s=figure(compile_table.bar_scale_s(runs)),
             stages=compile_table.stage_table(runs),
-            recompiled=recompile_table.recompile_summary(runs),
-            recompiles=recompile_table.recompile_blocks(runs, root, limits),
+            recompiled=compile_table.recompile_summary(runs),
+            recompiles=compile_table.recompile_blocks(runs, root, limits),
             folds=compile_table.compilation_folds(runs, limits),
             tuning=region_table.tuning_blocks(runs, limits),
         )
@@ -359,7 +353,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
     columns, over_a_step = memory_table.columns(profile.runs), memory_folds(runs, limits)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
-        table = run_table.run_table(runs, columns, "Syncs and memory per run")
+        table = summary.run_table(runs, columns, "Syncs and memory per run")
         known = {"curves": over_a_step, "measured": bool(columns)}
         contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
@@ -371,7 +365,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
     runs, options = profile.runs[: limits.runs], profile.options
-    gaps = not_measured.gap_table(profile.omissions, limits)
+    gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}

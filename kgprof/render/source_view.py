@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.render.escaping import clip, one_line, visible
-from kgprof.render.limits import FIRST_RUNS, Limits, anchor
+from kgprof.render.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.render.quantity import count, duration, figure, size
-from kgprof.render.run_order import kept
 from kgprof.wording import plural, relative
 
 _AROUND = 3  # lines shown before and after one with figures

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.render.chart import Legend, LegendEntry
+from kgprof.render.breakdown import Legend, LegendEntry
 from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits, anchor, kept
 from kgprof.render.plot import Axis, Plot, Shape, bar, line, plot
 from kgprof.render.quantity import count, milliseconds, span
-from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Fold, plain
 from kgprof.wording import plural
 

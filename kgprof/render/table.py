@@ -13,8 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.render.escaping import escaped, one_line
-from kgprof.render.quantity import DASH, figure, of_width, percent
-from kgprof.render.spread import EXTREMES, ranged, sampled
+from kgprof.render.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -16,13 +16,11 @@ from typing import ClassVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.breakdown import KINDS
-from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.breakdown import KINDS, LETTERS, Legend, LegendEntry, broken_down, legend
 from kgprof.render.embedded_profile import zipped
 from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits, anchor, kept
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
-from kgprof.render.run_order import kept
 from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
 from kgprof.wording import plural, short_name
 

@@ -24,7 +24,7 @@ from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.escaping import visible
-from kgprof.render.finding_groups import grouped
+from kgprof.render.finding_list import grouped
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.limits import MORE_KERNELS, TOP_KERNELS
 from tests.render import profiles

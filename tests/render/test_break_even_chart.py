@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from kgprof.model import Skipped
-from kgprof.render.break_even_chart import break_even_plots
-from kgprof.render.chart import Legend
-from kgprof.render.economics_table import weighed
+from kgprof.render.breakdown import Legend
+from kgprof.render.economics_table import break_even_plots, weighed
 from kgprof.render.html import LEVELS
 from kgprof.render.plot import ACROSS, HIGH, TOP, Plot
 from tests.render import profiles

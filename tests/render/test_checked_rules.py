@@ -8,7 +8,7 @@ import pytest
 from kgprof.collectors import RULES
 from kgprof.model import CompileSummary, Evaluation, Profile, RunAgreement, ScriptRun, Skipped, Unavailable, Witness
 from kgprof.render import by_name
-from kgprof.render.checked_rules import checked_rules
+from kgprof.render.rules_page import checked_rules
 from tests.render import profiles
 
 NOT_THERE = Skipped(reason="a TORCH_TRACE directory does not contain it")

@@ -10,7 +10,7 @@ import pytest
 
 from kgprof.model import ComparedMetric, MetricVerdict, RunKey, Skipped
 from kgprof.render import compare_words
-from kgprof.render.chart import Bars
+from kgprof.render.breakdown import Bars
 from kgprof.render.compare_part import ComparePart, compare_part
 from kgprof.render.html import LEVELS, Html
 from kgprof.render.table import Table

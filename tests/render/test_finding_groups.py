@@ -7,7 +7,7 @@ import pytest
 
 from kgprof.model import Finding, FindingCost, Level, Location, PassName
 from kgprof.render import by_name
-from kgprof.render.finding_groups import grouped, said_cost, times
+from kgprof.render.finding_list import grouped, said_cost, times
 from tests.render import profiles
 
 EAGER, DEFAULT = profiles.KEYS[:2]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from kgprof.render.flame_chart import Box, Item, icicle
 from kgprof.render.html import LEVELS
-from kgprof.render.icicle import Box, Item, icicle
 
 LIMITS = LEVELS[0]
 

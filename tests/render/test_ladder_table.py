@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import sheet as printers
-from kgprof.render.ladder_table import ladder_section, shapes_section, shipped_section
 from kgprof.render.sheet import Code, Section, Sheet
+from kgprof.render.sweep import ladder_section, shapes_section, shipped_section
 
 WRONG = m.TensorDifference(
     name="result",

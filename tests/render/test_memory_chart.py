@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof.model import MemoryCurve, PassName, Skipped
 from kgprof.render.html import LEVELS, Html
-from kgprof.render.memory_chart import memory_folds
+from kgprof.render.memory_table import memory_folds
 from kgprof.render.plot import ACROSS, Plot
 from kgprof.render.table import Fold
 from tests.render import profiles

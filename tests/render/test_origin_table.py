@@ -21,13 +21,13 @@ from kgprof.model import (
 )
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
-from kgprof.render.kernel_table import kernel_table
-from kgprof.render.origin_table import (
+from kgprof.render.kernel_table import (
     device_folds,
     host_sentence,
     idle_sentence,
     input_copies_sentence,
-    known,
+    kernel_table,
+    known_lines,
     place,
     places,
     queue_sentence,
@@ -137,9 +137,9 @@ def test_a_cpu_run_has_no_word_of_a_waiting_device(name: str) -> None:
 def test_the_share_of_time_with_known_lines_or_why_there_is_none() -> None:
     kernels = with_known_times()
 
-    assert known(kernels) == "75.0 % of the GPU time comes from known source lines"
+    assert known_lines(kernels) == "75.0 % of the GPU time comes from known source lines"
     missing = msgspec.structs.replace(kernels, lines_us=Skipped(reason="not recorded"))
-    assert known(missing) == "No source lines: not recorded"
+    assert known_lines(missing) == "No source lines: not recorded"
 
 
 def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgprof.model import PassName, Skipped, Speedup, Spread
-from kgprof.render.spread import of_speedup, ranged, sampled
+from kgprof.render.quantity import of_speedup, ranged, sampled
 
 
 @pytest.mark.parametrize(

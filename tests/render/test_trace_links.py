@@ -10,7 +10,7 @@ import pytest
 
 from kgprof.model import LogExcerpt, PassName, RunKey
 from kgprof.render.html import MAX_BYTES, Html
-from kgprof.render.run_order import importance
+from kgprof.render.limits import importance
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, embedded
 from tests.render import profiles
 
