@@ -19,7 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
-from kgprof.measures.fused import plain_name
+from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance

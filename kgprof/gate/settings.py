@@ -11,8 +11,7 @@ from typing import TypeVar
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.budgets import DEFAULTS, parse_option, parse_table
-from kgprof.gate.metrics import BY_NAME
+from kgprof.gate.metrics import BY_NAME, DEFAULTS, parse_option, parse_table
 from kgprof.gate.regressions import KEY as REGRESSIONS
 from kgprof.reading.files import toml
 from kgprof.wording import nearest

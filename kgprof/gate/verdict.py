@@ -10,8 +10,7 @@ from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
-from kgprof.gate.budgets import OPTION, applies
-from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
+from kgprof.gate.metrics import BY_NAME, OPTION, READS, applies, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {

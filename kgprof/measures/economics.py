@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
-from kgprof.measures.rounds import rounds
 from kgprof.measures.times import (
     FEWEST_TO_RANK,
     NOISY,
     PER_STEP,
     Unit,
     per_unit,
+    rounds,
     spread,
     step_time,
     unit_time,

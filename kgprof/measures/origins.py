@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kgprof import model as m
-from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices, Mask

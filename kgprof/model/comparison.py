@@ -5,10 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kgprof.model.findings import Finding, Location, Verdict
-from kgprof.model.host import StackFrame
-from kgprof.model.kernels import KernelKind
-from kgprof.model.options import RunKey
-from kgprof.model.passes import PassName
+from kgprof.model.kernels import KernelKind, StackFrame
+from kgprof.model.passes import PassName, RunKey
 from kgprof.model.recording import Environment, InTurn
 from kgprof.model.structs import Model, Skipped
 

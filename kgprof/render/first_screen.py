@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kgprof import model as m
-from kgprof.measures.ranked import Ranked, ranked
+from kgprof.measures.times import Ranked, ranked
 from kgprof.render import breakdown, compare_words
 from kgprof.render.breakdown import LegendEntry, Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot

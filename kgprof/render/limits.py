@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgprof import model as m
-from kgprof.measures.ranked import ranked
+from kgprof.measures.times import ranked
 from kgprof.render.embedded_profile import Share
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room

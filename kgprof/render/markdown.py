@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from kgprof import model as m
-from kgprof.measures.ranked import over_rounds
-from kgprof.measures.times import PER_STEP, per_unit
+from kgprof.measures.times import PER_STEP, over_rounds, per_unit
 from kgprof.render import (
     breakdown,
     compare_words,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import torch
 
-from kgprof.analysis.buffer_copies import NONE_COPIED, BufferCopies, CopyCost, buffer_copies, cost
+from kgprof.analysis.checklist import NONE_COPIED, BufferCopies, CopyCost, buffer_copies, cost
 from kgprof.model import PassName, Recording, Skipped, TracePass
 from kgprof.reading import kineto, layout
 from kgprof.reading.evidence import Evidence

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.analysis.ranking import APART, Remark, fastest
+from kgprof.analysis.verdict import APART, Remark, fastest
 from kgprof.measures.times import NOISY
 from kgprof.model import (
     Exit,

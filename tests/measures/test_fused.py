@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kgprof.measures.fused import MULTI_WORD_OPERATORS, GeneratedName, parse, split_operators
+from kgprof.measures.kernel_kinds import MULTI_WORD_OPERATORS, GeneratedName, parse, split_operators
 
 
 @pytest.mark.parametrize(

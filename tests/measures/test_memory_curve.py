@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgprof.measures.memory_curve import memory_curve
+from kgprof.measures.step_timeline import memory_curve
 from kgprof.model import MemoryCurve, PassName, Skipped
 from kgprof.reading import kineto
 from tests.analysis.events import step, write

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.measures.nesting import Frame, Nesting, Track, frame_of, nesting
+from kgprof.measures.host_stacks import Frame, Nesting, Track, frame_of, nesting
 from kgprof.reading import kineto, timeline
 from tests.analysis.events import event, step, write
 

@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof.analysis import analyse
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures.rounds import COLD, ONE_ROUND, rounds, step_series, taken_in_turn
+from kgprof.measures.times import COLD, ONE_ROUND, rounds, step_series, taken_in_turn
 from kgprof.model import (
     Exit,
     MachineSpeed,

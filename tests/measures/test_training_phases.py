@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgprof.measures.training_phases import ACCUMULATES, training_phases
+from kgprof.measures.host_time import ACCUMULATES, training_phases
 from kgprof.model import Recording, Skipped, TrainingPhase, TrainingPhases
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import STEPS, TRACED_US, launched_in, traced
