@@ -147,14 +147,10 @@ _WORD = re.compile(r"[a-z][a-z-]+")
 
 def _is_a_word(name: str) -> bool:
     """Whether kgprof itself says it: who is called "step" must not turn every step of a report into a user."""
-    return name.lower() in _our_words()
-
-
-def _our_words() -> frozenset[str]:
     if not _OURS:
         text = m.encode_json(collectors.RULES).decode() + " " + m.encode_json(msgspec.json.schema(m.Profile)).decode()
         _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
-    return frozenset(_OURS)
+    return name.lower() in _OURS
 
 
 _OURS: set[str] = set()

@@ -10,7 +10,9 @@ something failed. Other warnings are something to gain and are counted beside th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
@@ -27,8 +29,7 @@ LEVEL_WITHIN = 1.1  # medians whose spreads overlap: beyond it nobody can tell w
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
 
     text: str
@@ -114,7 +115,9 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     )
     if unsure := doubts[against.key]:
         figures = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
-        if not _level(best, time, unit):
+        # Whether two times are as good as equal, and quiet enough to say so.
+        quiet = all(times.variation(spread, unit) <= times.NOISY and spread.samples > 1 for spread in (best, time))
+        if not (quiet and overlap(best, time, unit) and time.median <= LEVEL_WITHIN * best.median):
             return Remark(text=f"cannot rank: {figures}; {unsure}", status=INCONCLUSIVE, notes=notes)
         return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, unsure))
     close = [(run, other) for run, other in others if doubts[run.key]]
@@ -150,12 +153,6 @@ def doubt(first: m.RunReport, best: m.Spread, other: m.RunReport, time: m.Spread
     if time.median < APART * best.median:
         return f"one process each ranks runs that are {APART:g}× apart or more; add --rounds 3"
     return ""
-
-
-def _level(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
-    """Whether two times are as good as equal, and quiet enough to say so."""
-    quiet = all(times.variation(spread, unit) <= times.NOISY and spread.samples > 1 for spread in (best, other))
-    return quiet and overlap(best, other, unit) and other.median <= LEVEL_WITHIN * best.median
 
 
 def _contradictions(first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]) -> Iterator[str]:
@@ -215,7 +212,16 @@ def verdict(
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
-    remarks += _changed(differences)
+    # Of traces held against others, what became of the whole.
+    remarks += tuple(
+        Remark(
+            text=f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
+            f"was {figure(one.total.before_us)}"
+        )
+        if one.total is not None
+        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
+        for one in differences[:TRACED_TO_NAME]
+    )
     if actions and any(run.script is not None and run.script.step for run in runs):
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {actions[0].text}")
     answer, *rest = remarks
@@ -230,19 +236,6 @@ def verdict(
     (status, text), *more = headlines
     said = tuple(line for line in (lead, *(remark.text for remark in remarks)) if line)
     return m.Verdict(status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said)))
-
-
-def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
-    """Of traces held against others, what became of the whole."""
-    return tuple(
-        Remark(
-            text=f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
-            f"was {figure(one.total.before_us)}"
-        )
-        if one.total is not None
-        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
-        for one in differences[:TRACED_TO_NAME]
-    )
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:

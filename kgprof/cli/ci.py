@@ -10,8 +10,9 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 SUMMARY_BYTES = 900 * 1024  # GitHub drops the whole summary of a step above 1 MiB, and other tools write there too
 SMALLEST_SUMMARY_BYTES = 4 * 1024  # below it there is no room for a verdict and a table
@@ -19,8 +20,7 @@ SMALLEST_SUMMARY_BYTES = 4 * 1024  # below it there is no room for a verdict and
 Write = Callable[[bytes], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """``parses_log``: lines of the log that look like ``::error::`` are commands to it."""
 
     parses_log: bool = False

@@ -6,9 +6,10 @@ import contextlib
 import sys
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from kgprof import model as m
 from kgprof import progress
@@ -36,8 +37,7 @@ HISTORY_FILES = ("history.json", "history.html")
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparing:
+class Comparing(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for both ways."""
 
     settings: CompareSettings

@@ -13,9 +13,10 @@ device had nothing to do, on a CPU the time in no operator, and in both the fram
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
@@ -39,8 +40,7 @@ FAR_APART = 1.5
 _NAME = 70  # characters of a kernel's name in a sentence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """``us``: of a step of the trace, or of what the regression is of; negative: less than before."""
 
     kind: m.CostKind
@@ -255,8 +255,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 # ---------------------------------------------------------------- is it slower, and by how much
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slower:
+class Slower(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step
     into TIMING's.
 
@@ -356,8 +355,7 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     return metric.ratio >= FAR_APART and min(before.samples, after.samples) > 1 and after.p10 > before.p90
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Steps:
+class _Steps(msgspec.Struct, frozen=True, kw_only=True):
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
     per: str  # what the time is of

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
@@ -18,8 +19,7 @@ INDISPENSABLE = ("structured trace", "compilation")  # captures without which CO
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """``rules`` are the findings that it counts: by place (sites) or by how often they happened (events)."""
 
     name: str
@@ -114,17 +114,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
         return f"this kgprof has no collector for {', '.join(missing)}"
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"
-    return _no_steady_state(metric, run, profile)
-
-
-def nothing_captured(run: m.RunReport) -> str:
-    """Which capture was missing where COMPILE could show nothing; empty where none was."""
-    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    return next((one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), "")
-
-
-def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    """Of a script, which makes as many steps as it likes; what did recompile in them counts all the same."""
+    # Of a script, which makes as many steps as it likes; what did recompile in them counts all the same.
     if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
         return ""
     if not run.script.counted:  # a TORCH_TRACE directory: no step could be counted, but every recompile is in it
@@ -132,6 +122,12 @@ def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
         return ""
     return f"the program made {plural(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
+
+
+def nothing_captured(run: m.RunReport) -> str:
+    """Which capture was missing where COMPILE could show nothing; empty where none was."""
+    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
+    return next((one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), "")
 
 
 def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
@@ -24,8 +25,7 @@ KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 Choice = TypeVar("Choice", bound=str)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line or one file says; None where it says nothing."""
 
     budgets: tuple[m.Budget, ...] = ()

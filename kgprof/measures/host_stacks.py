@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -36,8 +37,7 @@ _PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)"
 _NEVER = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """``file`` and ``line`` (from 1) of a Python function in a trace with stacks; of anything else there is none."""
 
     name: str
@@ -45,15 +45,13 @@ class Frame:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     at_ns: int
     opens: bool  # else it closes
     frame: int  # index into ``Nesting.frames``
 
 
-@dataclass(frozen=True, kw_only=True)
-class Track:
+class Track(msgspec.Struct, frozen=True, kw_only=True):
     """One thread or stream."""
 
     name: str
@@ -359,8 +357,7 @@ def _graph(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
+class _Node(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     parent: int  # index among the kept ones
     self_ns: int

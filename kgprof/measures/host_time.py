@@ -124,7 +124,14 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     spans = _spans(trace.columns)
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
         return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
-    host = _host_ns(trace.columns, spans, steps)
+    # Wall time of the steps, each moment counted once; the rest is Python between the operators.
+    window, taken = timeline.window_of(steps), np.empty((0, 2), np.int64)
+    covered, found = 0, {}
+    for phase in ORDER:
+        taken = np.concatenate([taken, window.clip(timeline.intervals_of(trace.columns, spans[phase]))])
+        reached = timeline.union_ns(taken)
+        found[phase], covered = reached - covered, reached
+    host = {**found, m.TrainingPhase.OTHER: window.duration_ns - covered}
     device = _device_ns(trace.columns, spans, work) if isinstance(work, Launched) and len(work.events) else {}
     unknown = m.Skipped(reason="work launched by no span counts as forward" if device else "nothing ran on a GPU")
     return m.TrainingPhases(
@@ -169,19 +176,6 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
     inside = [[np.sum((at >= start) & (at < end)) for start, end in steps.tolist()] for at in (begins, stepped)]
     return max(1, min((int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1))
-
-
-def _host_ns(
-    columns: Columns, spans: dict[m.TrainingPhase, Mask], steps: timeline.Intervals
-) -> dict[m.TrainingPhase, int]:
-    """Wall time of the steps, each moment counted once; the rest is Python between the operators."""
-    window, taken = timeline.window_of(steps), np.empty((0, 2), np.int64)
-    covered, found = 0, {}
-    for phase in ORDER:
-        taken = np.concatenate([taken, window.clip(timeline.intervals_of(columns, spans[phase]))])
-        reached = timeline.union_ns(taken)
-        found[phase], covered = reached - covered, reached
-    return {**found, m.TrainingPhase.OTHER: window.duration_ns - covered}
 
 
 def _device_ns(columns: Columns, spans: dict[m.TrainingPhase, Mask], work: Launched) -> dict[m.TrainingPhase, int]:

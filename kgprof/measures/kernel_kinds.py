@@ -19,11 +19,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading.evidence import Evidence
@@ -51,8 +52,7 @@ _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedName:
+class GeneratedName(msgspec.Struct, frozen=True, kw_only=True):
     generator: str  # "triton" or "cpp"
     category: str  # "poi", "red", "per", "tem" ...; empty for C++
     ops: tuple[str, ...]
@@ -193,8 +193,7 @@ DEVICE_KINDS = tuple(
 UNKNOWN = "no rule knows the name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Classified:
+class Classified(msgspec.Struct, frozen=True, kw_only=True):
     kind: m.KernelKind
     generator: str  # as model.KernelRow.generator
     ops: tuple[str, ...] = ()

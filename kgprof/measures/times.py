@@ -4,9 +4,9 @@ rounds of one run come to; and the runs by the time that ranks them: what they h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
+import msgspec
 from msgspec import structs
 
 from kgprof import model as m
@@ -19,8 +19,7 @@ NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing an
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """How the verdict says a quantity: in ``name``, ``scale`` times the value that was measured."""
 
     name: str
@@ -335,8 +334,7 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """The runs by the time that ranks them, the fastest first."""
 
     unit: Unit

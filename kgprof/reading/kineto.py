@@ -118,8 +118,7 @@ Column = npt.NDArray[np.int64]
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A complete event (``ph`` X). Kineto writes microseconds with three decimals; here they are whole nanoseconds."""
 
     category: str
@@ -136,8 +135,7 @@ class TraceEvent:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchShape:
+class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
     """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields are then None."""
 
     registers: int | None = None  # of each thread
@@ -510,7 +508,16 @@ class _Gathered:
         return known
 
     def _new_shape(self, arguments: _Arguments) -> int:
-        found = _launch_shape(arguments)
+        found = LaunchShape(
+            registers=_whole(arguments.registers),
+            shared_bytes=_whole(arguments.shared),
+            grid=_extent(arguments.grid),
+            block=_extent(arguments.block),
+            blocks_per_sm=_figure(arguments.blocks_per_sm),
+            warps_per_sm=_figure(arguments.warps_per_sm),
+            occupancy_percent=_figure(arguments.occupancy),
+            size_bytes=_whole(arguments.size_bytes),
+        )
         return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
 
     def columns(self) -> Columns:
@@ -555,19 +562,6 @@ def _memory(event: _Event) -> tuple[int, int, int, int] | None:
     if max(allocated, abs(found.change), device) >= _LARGEST_SIZE:
         return None
     return round(event.ts * 1000), allocated, found.change, device
-
-
-def _launch_shape(arguments: _Arguments) -> LaunchShape:
-    return LaunchShape(
-        registers=_whole(arguments.registers),
-        shared_bytes=_whole(arguments.shared),
-        grid=_extent(arguments.grid),
-        block=_extent(arguments.block),
-        blocks_per_sm=_figure(arguments.blocks_per_sm),
-        warps_per_sm=_figure(arguments.warps_per_sm),
-        occupancy_percent=_figure(arguments.occupancy),
-        size_bytes=_whole(arguments.size_bytes),
-    )
 
 
 def _whole(value: Any) -> int | None:

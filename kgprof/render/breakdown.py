@@ -4,20 +4,18 @@ nor script."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import figure, milliseconds, of_width, percent
-from kgprof.render.table import Cell, Drawing, Table, plain, row
+from kgprof.render.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
 IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindPart:
+class KindPart(View, frozen=True, kw_only=True):
     """One kind's part of a step."""
 
     kind: str  # a KernelKind's value, or "idle"
@@ -154,8 +152,7 @@ _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(View, frozen=True, kw_only=True):
     """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows; both 0..1."""
 
     kind: str
@@ -165,8 +162,7 @@ class Part:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(View, frozen=True, kw_only=True):
     kind: str
     x: str
     width: str
@@ -177,8 +173,7 @@ class Segment:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(View, frozen=True, kw_only=True):
     anchor: str
     run: str
     caption: str
@@ -186,14 +181,12 @@ class Bar:
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars(Drawing):
+class Bars(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "bars"
     bars: tuple[Bar, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegendEntry:
+class LegendEntry(View, frozen=True, kw_only=True):
     kind: str
     letter: str
     name: str
@@ -201,8 +194,7 @@ class LegendEntry:
     family: str = "k"  # FAMILY-KIND is the class of its colour
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legend(Drawing):
+class Legend(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "legend"
     entries: tuple[LegendEntry, ...]
 
@@ -239,16 +231,14 @@ def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
+class Length(View, frozen=True, kw_only=True):
     name: str
     value: str
     width: str
     first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths(Drawing):
+class Lengths(Drawing, frozen=True, kw_only=True):
     """A row and a bar each, all on one scale."""
 
     kind: ClassVar[str] = "lengths"

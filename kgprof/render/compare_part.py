@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -13,7 +12,7 @@ from kgprof.render.breakdown import LETTERS, Bar, Bars, LegendEntry, Part, legen
 from kgprof.render.finding_list import grouped, place
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.render.table import Fold, Table, bounded, columns, plain, row
+from kgprof.render.table import Fold, Table, View, bounded, columns, plain, row
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -22,8 +21,7 @@ _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(View, frozen=True, kw_only=True):
     """An interval about "no change", which is in the middle; SVG lengths."""
 
     x: str
@@ -32,8 +30,7 @@ class Plot:
     limit: str  # the budget; empty: none, or beyond the plot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(View, frozen=True, kw_only=True):
     name: str
     run: str
     base: str
@@ -45,8 +42,7 @@ class Card:
     plot: Plot | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseLine:
+class CauseLine(View, frozen=True, kw_only=True):
     cause: str
     text: str
     detail: str  # how much it explains, unless that is said once among the accounts, and its run
@@ -54,8 +50,7 @@ class CauseLine:
     anchor: str  # of the finding; empty where it has none on this page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRow:
+class FindingRow(View, frozen=True, kw_only=True):
     rule: str
     level: str
     message: str
@@ -66,8 +61,7 @@ class FindingRow:
     anchor: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusPart:
+class StatusPart(View, frozen=True, kw_only=True):
     status: str
     symbol: str
     total: str
@@ -76,8 +70,7 @@ class StatusPart:
     open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparePart:
+class ComparePart(View, frozen=True, kw_only=True):
     base: str
     head: str
     sides: Table

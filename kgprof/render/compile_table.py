@@ -4,8 +4,9 @@ compiled again, in which call, for which reason, at what price."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.breakdown import Bar, LegendEntry, Part, of_parts

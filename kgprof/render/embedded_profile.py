@@ -10,7 +10,6 @@ import binascii
 import gzip
 import re
 import zlib
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -20,6 +19,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import files
+from kgprof.render.table import View
 
 T = TypeVar("T")
 
@@ -61,8 +61,7 @@ LONG = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packed:
+class Packed(View, frozen=True, kw_only=True):
     """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
 
     text: str
@@ -91,8 +90,7 @@ class Packed:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class Embedded(View, frozen=True, kw_only=True):
     """What a page carries."""
 
     profile: m.Profile

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line, visible
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, count, figure, ratio, size
-from kgprof.render.table import Cell, Fact, Table, plain, row
+from kgprof.render.table import Cell, Fact, Table, View, plain, row
 from kgprof.wording import plural
 
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
@@ -118,8 +119,7 @@ def passes(profile: m.Profile) -> frozenset[str]:
     return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(View, frozen=True, kw_only=True):
     what: tuple[str, ...]
     reason: str
     runs: tuple[str, ...]  # slugs; empty where it concerns the whole recording

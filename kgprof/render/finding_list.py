@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.render.escaping import clip, one_line, visible
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import count, figure, span
+from kgprof.render.table import View
 from kgprof.wording import relative
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grouped:
+class Grouped(View, frozen=True, kw_only=True):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
     members: tuple[m.Finding, ...]
@@ -123,14 +122,12 @@ _WORDS = 3000  # characters of torch's own
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(View, frozen=True, kw_only=True):
     where: str  # "src/step.py:41 forward"
     source: str  # the line itself; empty where it could not be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingLine:
+class FindingLine(View, frozen=True, kw_only=True):
     anchor: str
     runs: tuple[str, ...]
     message: str
@@ -145,8 +142,7 @@ class FindingLine:
     words: tuple[str, ...]  # torch's own, a paragraph each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingGroup:
+class FindingGroup(View, frozen=True, kw_only=True):
     """Findings of one rule on one level."""
 
     rule: m.Rule
@@ -164,8 +160,7 @@ class FindingGroup:
         return len(self.lines) + len(self.folded)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingList:
+class FindingList(View, frozen=True, kw_only=True):
     groups: tuple[FindingGroup, ...]
     anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
 

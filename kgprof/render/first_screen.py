@@ -6,7 +6,8 @@ Of a comparison the figures are changes, and in place of the runs stands what ac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures.times import Ranked, ranked
@@ -17,6 +18,7 @@ from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.render.table import View
 from kgprof.wording import plural, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
@@ -24,8 +26,7 @@ _CODE, _UNIT = 120, 24  # characters
 _CAUSES, _INTERVALS = 3, 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(View, frozen=True, kw_only=True):
     """One of the four figures."""
 
     label: str
@@ -35,8 +36,7 @@ class Tile:
     tone: str = ""  # a class: "worse", "better", "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBar:
+class RunBar(View, frozen=True, kw_only=True):
     leads_to: str
     run: str
     first: bool
@@ -46,8 +46,7 @@ class RunBar:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(View, frozen=True, kw_only=True):
     """Something to do, or what a change is put down to."""
 
     text: str
@@ -60,8 +59,7 @@ class Step:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyBar:
+class BusyBar(View, frozen=True, kw_only=True):
     """100 % is the time in which the GPU (on a CPU: an operator) was busy."""
 
     leads_to: str
@@ -73,8 +71,7 @@ class BusyBar:
     width: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(View, frozen=True, kw_only=True):
     """A time's change, drawn about "no change"."""
 
     name: str
@@ -84,8 +81,7 @@ class Interval:
     plot: Plot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstScreen:
+class FirstScreen(View, frozen=True, kw_only=True):
     tiles: tuple[Tile, ...]
     unit: str
     bars: tuple[RunBar, ...]

@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.render.breakdown import Legend, LegendEntry
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import figure, milliseconds, of_width, percent
-from kgprof.render.table import Block, Drawing, Fold, Table, plain
+from kgprof.render.table import Block, Drawing, Fold, Table, View, plain
 from kgprof.wording import plural, relative
 
 ROW = 24  # pixels
@@ -30,8 +31,7 @@ _WITH_FILE = 0.12  # and with its place
 _WIDE = 0.09  # and with a name on a telephone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A node; ``title`` is its name, and on further lines what it is and how long it took."""
 
     parent: int  # index, and smaller than its own; -1 of the first
@@ -42,8 +42,7 @@ class Item:
     file: str = ""  # its place in short: "policy.py:77"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class Box(View, frozen=True, kw_only=True):
     style: str
     x: str
     y: int
@@ -53,8 +52,7 @@ class Box:
     file: str = ""  # likewise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Icicle(Drawing):
+class Icicle(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int

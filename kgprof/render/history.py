@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.render.escaping import one_line
 from kgprof.render.quantity import of_width
 from kgprof.render.sheet import Section, Sheet
-from kgprof.render.table import Block, Cell, Drawing, Table, missing, plain
+from kgprof.render.table import Block, Cell, Drawing, Table, View, missing, plain
 from kgprof.wording import plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
@@ -20,8 +21,7 @@ _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(View, frozen=True, kw_only=True):
     x: str
     y: float
     title: str
@@ -29,8 +29,7 @@ class Mark:
     worse: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Drawing):
+class Line(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "line"
     description: str
     height: int

@@ -4,7 +4,8 @@ share."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.measures.times import ranked
@@ -15,8 +16,7 @@ MORE_KERNELS = 300  # and below it, in a line each
 FIRST_RUNS = 3  # the winner, the baseline and the runner-up: what others lose, these keep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of each the page may hold. What is beyond is in report.json, and the page says so."""
 
     log_chars: int  # of all runs together

@@ -7,8 +7,9 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures.times import PER_STEP, over_rounds, per_unit
@@ -32,7 +33,7 @@ from kgprof.render.escaping import CELL, clip, escaped, one_line
 from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
 from kgprof.render.quantity import DASH, amount
 from kgprof.render.rules_page import checked_rules
-from kgprof.render.table import Block, Table, plain
+from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
 from kgprof.wording import figure, plural, relative
 
@@ -74,7 +75,10 @@ class Front:
         yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
         yield ""
         if rows := [*self._rows()]:
-            yield from _rows_of_table(rows)
+            head, *others = rows
+            yield f"| {' | '.join(head)} |"
+            yield f"| {' | '.join((':--', *('--:' for _ in head[1:])))} |"
+            yield from (f"| {' | '.join(row)} |" for row in others)
             yield ""
         yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
 
@@ -166,7 +170,13 @@ class Front:
 
     def _remedy(self, rule: str) -> str:
         remedy = next((known.remedy for known in self._profile.rules if known.id == rule), "")
-        return prose(whole_sentences(remedy, _STATED), _STATED)
+        # As many of the first as there is room for; the first one always.
+        shown = ""
+        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", remedy):
+            if shown and len(shown) + len(sentence) + 1 > _STATED:
+                break
+            shown = f"{shown} {sentence}".strip()
+        return prose(shown, _STATED)
 
 
 # ---------------------------------------------------------------- Markdown
@@ -203,26 +213,9 @@ def _plain(text: str, *, first: bool) -> str:
     return f"{text[:start]}{shown}{text[start + len(inner) :]}"
 
 
-def whole_sentences(text: str, limit: int) -> str:
-    """As many of the first as there is room for; the first one always."""
-    shown = ""
-    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", text):
-        if shown and len(shown) + len(sentence) + 1 > limit:
-            break
-        shown = f"{shown} {sentence}".strip()
-    return shown
-
-
 def clip_left(file: str) -> str:
     """The end of a long path, which tells more than its beginning."""
     return file if len(file) <= _NAMED - 8 else f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
-
-
-def _rows_of_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    head, *others = rows
-    yield f"| {' | '.join(head)} |"
-    yield f"| {' | '.join((':--', *('--:' for _ in head[1:])))} |"
-    yield from (f"| {' | '.join(row)} |" for row in others)
 
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
@@ -237,8 +230,7 @@ _ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     """Head and tail stand or fall together; rows are cut from the end."""
 
     head: tuple[str, ...]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import (
@@ -44,7 +45,7 @@ from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, 
 from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
 from kgprof.render.rules_page import checked_rules
-from kgprof.render.table import Facts, bounded
+from kgprof.render.table import Facts, View, bounded
 from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
 
@@ -68,8 +69,7 @@ REASONS = 3  # below the verdict: the findings follow on the same page, and the 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     """``anchor`` is also the name of the partial that lays out the content."""
 
     anchor: str
@@ -79,8 +79,7 @@ class Section:
     content: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(View, frozen=True, kw_only=True):
     profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
     heading: str

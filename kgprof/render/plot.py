@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+import msgspec
+
 from kgprof.render.quantity import figure, of_width
-from kgprof.render.table import Drawing
+from kgprof.render.table import Drawing, View
 
 ACROSS = 1000  # units of the width
 TOP, HIGH = 22, 170  # pixels: above the plot the name of its axis, below it 38 for the other one
@@ -20,8 +21,7 @@ _ACROSS_TICKS, _UP_TICKS = 8, 4  # at most
 _NICE = (1, 2, 2.5, 5, 10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(View, frozen=True, kw_only=True):
     """``path``: in units of ACROSS by pixels."""
 
     style: str
@@ -29,8 +29,7 @@ class Shape:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot(Drawing):
+class Plot(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "plot"
     across: ClassVar[int] = ACROSS
     height: ClassVar[int] = HIGH + 38
@@ -49,8 +48,7 @@ class Plot(Drawing):
         return tuple((style, tuple(shapes)) for style, shapes in groupby(self.shapes, key=lambda shape: shape.style))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     log: bool = False

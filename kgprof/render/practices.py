@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -13,7 +12,7 @@ from kgprof import model as m
 from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, duration, figure
-from kgprof.render.table import Fact, timed
+from kgprof.render.table import Fact, View, timed
 from kgprof.wording import relative
 
 # In the order in which they are shown.
@@ -25,8 +24,7 @@ MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}  # of a trade-off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Practice:
+class Practice(View, frozen=True, kw_only=True):
     status: m.PracticeStatus
     mark: str
     title: str
@@ -34,8 +32,7 @@ class Practice:
     anchors: tuple[str, ...]  # of the findings that speak against it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighing:
+class Weighing(View, frozen=True, kw_only=True):
     verdict: str
     text: str
     place: Place | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -25,6 +24,7 @@ from kgprof.render.table import (
     Fold,
     Small,
     Table,
+    View,
     columns,
     known,
     number,
@@ -170,8 +170,7 @@ BOUNDS = Legend(
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(View, frozen=True, kw_only=True):
     x: str
     y: float
     radius: float
@@ -180,8 +179,7 @@ class Point:
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter(Drawing):
+class Scatter(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "scatter"
     description: str
     height: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kgprof import model as m
@@ -16,7 +15,7 @@ from kgprof._version import __version__
 from kgprof.render.escaping import escaped, one_line, visible
 from kgprof.render.html import assets, environment
 from kgprof.render.page import SYMBOLS
-from kgprof.render.table import Block, Drawing, Facts, Fold, Table, terminal
+from kgprof.render.table import Block, Drawing, Facts, Fold, Table, View, terminal
 from kgprof.render.table import markdown as table_lines
 from kgprof.render.text import STATUS_STYLES, WIDTH, document, new_console, say
 
@@ -24,16 +23,14 @@ TEMPLATE = "sheet.html.jinja"
 _TEXT = 2_000  # characters of a sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code(Drawing):
+class Code(Drawing, frozen=True, kw_only=True):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""
@@ -44,8 +41,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(View, frozen=True, kw_only=True):
     """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine, versions and date."""
 
     title: str

@@ -32,7 +32,16 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         if isinstance(series, m.Skipped):
             blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
         elif index in drawn:
-            blocks += [_distribution(series, name), _legend(series), _over_time(series, name)]
+            entries = (*(_SINGLE if _single(series) else _BARS), *_OTHERS)
+            blocks += [
+                _distribution(series, name),
+                Legend(
+                    entries=tuple(
+                        LegendEntry(kind=kind, letter="", name=name, meaning="", family="p") for kind, name in entries
+                    )
+                ),
+                _over_time(series, name),
+            ]
             blocks.append(_table(series, name, limits))
         else:
             left_out += 1
@@ -45,13 +54,6 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
 
 def _single(series: m.StepSeries) -> bool:
     return all(process.every == 1 for process in series.processes)
-
-
-def _legend(series: m.StepSeries) -> Legend:
-    entries = (*(_SINGLE if _single(series) else _BARS), *_OTHERS)
-    return Legend(
-        entries=tuple(LegendEntry(kind=kind, letter="", name=name, meaning="", family="p") for kind, name in entries)
-    )
 
 
 def _distribution(series: m.StepSeries, name: str) -> Plot:

@@ -4,9 +4,9 @@ ended, and what its evaluation came to."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -27,8 +27,7 @@ _RESULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunColumn:
+class RunColumn(msgspec.Struct, frozen=True):
     """A figure that each run may have."""
 
     name: str

@@ -25,9 +25,28 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
     codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
+
+    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
+        if isinstance(found, m.Skipped):
+            return tuple(missing(found) for _ in _STAGES)
+        return tuple(number(getattr(found, name)) for name in _STAGES)
+
+    rows: list[tuple[Cell | str, ...]] = [
+        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
+        for each in _measured(sweep)
+    ]
+    headings = ("cell", "cold s", "warm s", "reset s")
+    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
         Section(title="Recommended mode", blocks=(*code, _cells(sweep))),
-        Section(title="Cost of compiling", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
+        Section(
+            title="Cost of compiling",
+            blocks=(
+                plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows),
+                *_consistency(sweep),
+            ),
+            intro=_STARTING,
+        ),
         Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
@@ -127,21 +146,6 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
     if value in (NEVER, NOT_KNOWN):
         return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)
     return missing(value)
-
-
-def _starts(sweep: m.Sweep) -> Table:
-    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
-        if isinstance(found, m.Skipped):
-            return tuple(missing(found) for _ in _STAGES)
-        return tuple(number(getattr(found, name)) for name in _STAGES)
-
-    rows: list[tuple[Cell | str, ...]] = [
-        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
-        for each in _measured(sweep)
-    ]
-    headings = ("cell", "cold s", "warm s", "reset s")
-    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
-    return plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows)
 
 
 def _consistency(sweep: m.Sweep) -> Iterator[str]:

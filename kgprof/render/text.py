@@ -6,8 +6,9 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import (

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -21,7 +20,7 @@ from kgprof.render.embedded_profile import zipped
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor, kept
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
-from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
+from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
@@ -77,15 +76,13 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(View, frozen=True, kw_only=True):
     style: str  # its class
     path: str  # of all its rectangles, in ACROSS units by _BLOCK pixels
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneRow:
+class LaneRow(View, frozen=True, kw_only=True):
     label: str
     busy: str
     label_y: int
@@ -94,8 +91,7 @@ class LaneRow:
     shapes: tuple[Shape, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes(Drawing):
+class Lanes(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "lanes"
     across: ClassVar[int] = ACROSS
     at: str  # the run's anchor

@@ -14,6 +14,7 @@ from kgprof import model as m
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import size
+from kgprof.render.table import View
 
 EMBEDDED_BYTES = 400_000  # gzipped, of all traces together
 _TEXT_OF_3_BYTES = 4  # base64
@@ -41,8 +42,7 @@ class TraceFile:
         return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLink:
+class TraceLink(View, frozen=True, kw_only=True):
     """``address`` is what the link leads to; empty where there is none. ``carried``: the button can hand it over."""
 
     run: str

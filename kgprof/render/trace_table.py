@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from kgprof import model as m
@@ -11,7 +10,7 @@ from kgprof.render import breakdown
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import DASH, count, figure, percent, ratio, size
-from kgprof.render.table import Block, Column, Table, columns, plain, row
+from kgprof.render.table import Block, Column, Table, View, columns, plain, row
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -33,8 +32,7 @@ _COLLECTIVES_MEAN = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(View, frozen=True, kw_only=True):
     title: str
     text: str
     tables: tuple[Table, ...]  # the window, kinds, spans, regions, kernels; none where nothing could be compared

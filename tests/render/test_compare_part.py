@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kgprof.model import ComparedMetric, MetricVerdict, RunKey, Skipped
 from kgprof.render import compare_words

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kgprof.model import FlameGraph, RunReport, Skipped
 from kgprof.render import by_name

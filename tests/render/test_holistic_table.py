@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import msgspec
@@ -112,7 +111,7 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
 
 
 def test_a_small_page_says_what_it_leaves_out() -> None:
-    (fold,) = holistic_folds(profiles.cuda().runs[5:], dataclasses.replace(LIMITS, lines=2))
+    (fold,) = holistic_folds(profiles.cuda().runs[5:], msgspec.structs.replace(LIMITS, lines=2))
 
     assert [name for name, *_ in texts(tables(fold.blocks)[0])] == ["kernels, copies and fills", "GPU idle"]
     assert notes(fold.blocks) == ("3 more figures and 19 more kernels that differ in report.json.",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import re
 import subprocess
@@ -83,7 +82,7 @@ def test_importing_the_renderers_costs_neither_jinja2_nor_rich() -> None:
 
 
 def test_each_level_holds_no_more_than_the_one_before() -> None:
-    for larger, smaller in pairwise(dataclasses.astuple(limits) for limits in LEVELS):
+    for larger, smaller in pairwise(msgspec.structs.astuple(limits) for limits in LEVELS):
         assert all(before >= after for before, after in zip(larger, smaller, strict=True))
         assert larger != smaller
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from kgprof.render.flame_chart import Box, Item, icicle
 from kgprof.render.html import LEVELS
