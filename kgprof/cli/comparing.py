@@ -18,9 +18,8 @@ from kgprof.cli import reading, writing
 from kgprof.cli.options import SHEET_FORMATS, Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform
-from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, method_of
+from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
-from kgprof.compare.history import history
 from kgprof.compare.intervals import looks
 from kgprof.compare.verdict import metric_words
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError

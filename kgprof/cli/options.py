@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.cli.ci import Job, job_of
+from kgprof.cli.saying import Job, job_of
 from kgprof.errors import UsageError
 
 if TYPE_CHECKING:  # --help is instant

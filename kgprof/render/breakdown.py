@@ -186,12 +186,12 @@ class Bars(Drawing, frozen=True, kw_only=True):
     bars: tuple[Bar, ...]
 
 
-class LegendEntry(View, frozen=True, kw_only=True):
+class LegendEntry(View, frozen=True):
+    family: str  # FAMILY-KIND is the class of its colour
     kind: str
-    letter: str
     name: str
-    meaning: str
-    family: str = "k"  # FAMILY-KIND is the class of its colour
+    meaning: str = ""
+    letter: str = ""
 
 
 class Legend(Drawing, frozen=True, kw_only=True):
@@ -223,11 +223,14 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
+def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
+    """``entries``: kind and name, and where they have them a meaning and a letter."""
+    return Legend(entries=tuple(LegendEntry(family, *entry) for entry in entries))
+
+
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
     return tuple(
-        LegendEntry(kind=str(kind), letter=LETTERS[kind], name=name, meaning=meaning)
-        for kind, name, meaning in KINDS
-        if kind in present
+        LegendEntry("k", str(kind), name, meaning, LETTERS[kind]) for kind, name, meaning in KINDS if kind in present
     )
 
 

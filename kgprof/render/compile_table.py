@@ -35,9 +35,7 @@ def kind(field: str) -> str:
     return field.removesuffix("_s").replace("_", "-")
 
 
-LEGEND = tuple(
-    LegendEntry(kind=kind(field), letter=letter, name=name, meaning=why) for field, letter, name, why in STAGES
-)
+LEGEND = tuple(LegendEntry("k", kind(field), name, why, letter) for field, letter, name, why in STAGES)
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:

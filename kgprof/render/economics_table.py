@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.breakdown import Legend, LegendEntry
+from kgprof.render.breakdown import Legend, legend_of
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits
 from kgprof.render.plot import Axis, Plot, Shape, line, plot
@@ -151,12 +151,7 @@ def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, lim
         shapes.append(Shape(style=f"curve {style}", path=line(through(time.median)), title=title))
     calls_name = "steps" if per == "step" else units
     said = [f"{names[ord(letter) - 66]} after {count(round(calls))}" for letter, calls in known]
-    entries = [LegendEntry(kind="0", letter="A", name=eager, meaning="", family="c")]
-    entries += [
-        LegendEntry(kind=str(at), letter=chr(65 + at), name=name, meaning="", family="c")
-        for at, name in enumerate(names, start=1)
-    ]
-    yield Legend(entries=tuple(entries))
+    yield legend_of("c", *((str(at), name, "", chr(65 + at)) for at, name in enumerate((eager, *names))))
     yield plot(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; compiling has paid for "
         f"itself: {', '.join(said) or 'in none'}; the table has the figures",

@@ -18,20 +18,6 @@ from kgprof.wording import plural
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
 
 
-def headline(profile: m.Profile) -> tuple[str, ...]:
-    environment = profile.environment
-    facts = [environment.device_name, f"torch {environment.torch}"]
-    if profile.device == "cuda":
-        facts += [f"CUDA {environment.cuda}"] if isinstance(environment.cuda, str) else []
-        facts += [f"Triton {environment.triton}"] if isinstance(environment.triton, str) else []
-    else:
-        facts += cores(environment)
-    if isinstance(environment.git_commit, str):
-        facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
-    facts += [] if profile.trace_files else [f"seed {profile.options.seed}"]  # what was run elsewhere had its own
-    return tuple(facts)
-
-
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     machine = profile.environment
     commit, cpu, torch = machine.git_commit, machine.cpu_name, machine.torch

@@ -5,7 +5,7 @@ Of a comparison the figures are changes, and in place of the runs stands what ac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -87,7 +87,6 @@ class FirstScreen(View, frozen=True, kw_only=True):
     bars: tuple[RunBar, ...]
     more_runs: int
     steps: tuple[Step, ...]
-    winner: str
     causes: tuple[Step, ...]
     causes_of: str
     intervals: tuple[Interval, ...]
@@ -115,7 +114,6 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
         bars=() if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
         more_runs=max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
         steps=() if compared else tuple(_steps(profile, found, limits)),
-        winner=one_line(first.key.slug, limits.name) if first and len(runs) > 1 else "",
         causes=tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
         causes_of=causes_of,
         intervals=tuple(_intervals(profile.comparison)) if profile.comparison else (),
@@ -223,28 +221,31 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
         run, kernels = runs[index], runs[index].kernels
         if not isinstance(kernels, m.KernelBreakdown):
             continue
-        parts = [part for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE]
-        if not (whole := sum(part.per_step_us for part in parts)):
-            continue
-        shares = [(part.kind, part.per_step_us / whole) for part in parts]
-        words = ", ".join(f"{breakdown.NAMES[kind]} {100 * share:.0f} %" for kind, share in shares)
-        us, share, _ = busy_share(kernels, run.step)
-        yield BusyBar(
-            leads_to=f"kernels-{anchor(index)}",
-            run=one_line(run.key.slug, limits.name),
-            description=words,
-            segments=of_parts(_parts(shares)),
-            busy=duration(us),
-            of_step=f"{100 * share:.0f} %",
-            width=of_width(share),
-        )
+        parts = {part.kind: part.per_step_us for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE}
+        if sum(parts.values()):
+            us, share, _ = busy_share(kernels, run.step)
+            yield _busy_bar(one_line(run.key.slug, limits.name), parts, us, share, leads_to=f"kernels-{anchor(index)}")
 
 
-def _parts(shares: Sequence[tuple[str, float]]) -> list[Part]:
-    return [
-        Part(kind=kind, letter="", length=share, share=share, title=f"{breakdown.NAMES[kind]} {percent(share)}")
-        for kind, share in shares
-    ]
+def _busy_bar(run: str, parts: Mapping[str, float], us: float, share: float, *, leads_to: str = "") -> BusyBar:
+    """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the step."""
+    whole = sum(parts.values())
+    shares = [(kind, breakdown.NAMES[kind], part / whole) for kind, part in parts.items()]
+    words = ", ".join(f"{name} {100 * part:.0f} %" for _, name, part in shares)
+    return BusyBar(
+        leads_to=leads_to,
+        run=run,
+        description=words if leads_to else f"{run}: {words}",
+        segments=of_parts(
+            [
+                Part(kind=kind, letter="", length=part, share=part, title=f"{name} {percent(part)}")
+                for kind, name, part in shares
+            ]
+        ),
+        busy=duration(us),
+        of_step=f"{100 * share:.0f} %",
+        width=of_width(share),
+    )
 
 
 # ---------------------------------------------------------------- what to do, and what a change is put down to
@@ -325,15 +326,5 @@ def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.head if after else metric.base) if metric else None
         of = bare if isinstance(bare, float) else (window.after_us if after else window.before_us) if window else 0.0
-        if not whole or not of:
-            continue
-        shares = [(kind, us / whole) for kind, us in parts.items()]
-        yield BusyBar(
-            leads_to="",
-            run=name,
-            description=f"{name}: " + ", ".join(f"{breakdown.NAMES[k]} {100 * share:.0f} %" for k, share in shares),
-            segments=of_parts(_parts(shares)),
-            busy=duration(whole),
-            of_step=f"{100 * whole / of:.0f} %",
-            width=of_width(whole / of),
-        )
+        if whole and of:
+            yield _busy_bar(name, parts, whole, whole / of)

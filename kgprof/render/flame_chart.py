@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.breakdown import Legend, LegendEntry
+from kgprof.render.breakdown import legend_of
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import figure, milliseconds, of_width, percent
@@ -141,12 +141,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             label = f"CPU stacks of {name}. {summary}"
             drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
-            entries = (
-                LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
-                for kind, (name, meaning) in KINDS.items()
-                if kind in present
-            )
-            blocks.append(Legend(entries=tuple(entries)))
+            blocks.append(legend_of("f", *((kind, *words) for kind, words in KINDS.items() if kind in present)))
         blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
             title = "Functions by self time, as a table"
@@ -294,11 +289,7 @@ _COLOURS = (
     ("less1", _MINUS, f"at least {100 * SOME:.1f} % shorter"),
     ("less2", _MINUS, f"at least {100 * MUCH:.0f} %"),
 )
-DIFFERENCES = Legend(
-    entries=tuple(
-        LegendEntry(kind=kind, letter=sign, name=name, meaning="", family="d") for kind, sign, name in _COLOURS
-    )
-)
+DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 
 
 def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:

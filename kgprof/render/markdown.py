@@ -19,7 +19,6 @@ from kgprof.render import (
     economics_table,
     environment_facts,
     gate_table,
-    holistic_table,
     kernel_table,
     memory_table,
     practices,
@@ -490,12 +489,12 @@ def _details(profile: m.Profile) -> Iterable[Section]:
     if traced:
         lines = (f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
         yield _points("**Source lines of the kernels**", lines, "runs")
-    if checks := holistic_table.compared(profile.runs):
+    if checks := trace_table.hta_checks(profile.runs):
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
         reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
         title = "**Cross-check with HTA** (HolisticTraceAnalysis; difference = HTA minus kgprof)"
-        lines = (f"{escaped(run.key.slug)}: {escaped(holistic_table.sentence(check), 600)}" for run, check in checks)
+        lines = (f"{escaped(run.key.slug)}: {escaped(trace_table.hta_sentence(check), 600)}" for run, check in checks)
         yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
     compiled = (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, trace_table.IN_TEXT)),

@@ -21,14 +21,13 @@ from kgprof.render import (
     economics_table,
     environment_facts,
     gate_table,
-    holistic_table,
     kernel_table,
     memory_table,
+    plot,
     practices,
     region_table,
     roofline_table,
     source_view,
-    step_chart,
     summary,
     timeline_chart,
     trace_table,
@@ -221,8 +220,8 @@ def _sections(
     # Without times the table is worth its room only for how a run ended or what is noted on it.
     elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
         yield _results(profile, limits)
-        if step_chart.timed_steps(profile.runs):
-            steps = {"folds": step_chart.step_time_folds(profile.runs[: limits.runs], limits)}
+        if plot.timed_steps(profile.runs):
+            steps = {"folds": plot.step_time_folds(profile.runs[: limits.runs], limits)}
             yield _section(limits, "steps", "Step times", as_it_is=steps)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
@@ -378,7 +377,7 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
             "Profiling overhead",
             table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
         )
-    if checks := holistic_table.holistic_folds(runs, limits):
+    if checks := trace_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 
 

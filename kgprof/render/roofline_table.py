@@ -11,7 +11,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.breakdown import Legend, LegendEntry, broken_down
+from kgprof.render.breakdown import broken_down, legend_of
 from kgprof.render.escaping import one_line
 from kgprof.render.kernel_table import distinct_names, extent, name_cell, occupancy
 from kgprof.render.limits import Limits, anchor, kept
@@ -157,15 +157,12 @@ _MOST_POINTS = 60  # the kernels with the most time
 _NAMED = 6  # circles with their number
 _LARGEST = 26  # pixels of a radius
 
-BOUNDS = Legend(
-    entries=(
-        LegendEntry(
-            kind="compute", letter="", name="compute-bound", meaning="near the measured matmul rate", family="r"
-        ),
-        LegendEntry(kind="memory", letter="", name="memory-bound", meaning="near the measured copy rate", family="r"),
-        LegendEntry(kind="latency", letter="", name="latency-bound", meaning="too short to reach either", family="r"),
-        LegendEntry(kind="above", letter="", name="above peak", meaning="served from cache", family="r"),
-    )
+BOUNDS = legend_of(
+    "r",
+    ("compute", "compute-bound", "near the measured matmul rate"),
+    ("memory", "memory-bound", "near the measured copy rate"),
+    ("latency", "latency-bound", "too short to reach either"),
+    ("above", "above peak", "served from cache"),
 )
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 

@@ -5,7 +5,6 @@ Texts may come from anybody: each printer makes them visible, on one line, and e
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -17,7 +16,7 @@ from kgprof.render.html import assets, environment
 from kgprof.render.page import SYMBOLS
 from kgprof.render.table import Block, Drawing, Facts, Fold, Table, View, terminal
 from kgprof.render.table import markdown as table_lines
-from kgprof.render.text import STATUS_STYLES, WIDTH, document, new_console, say
+from kgprof.render.text import STATUS_STYLES, WIDTH, new_console, printed, say
 
 TEMPLATE = "sheet.html.jinja"
 _TEXT = 2_000  # characters of a sentence
@@ -109,9 +108,7 @@ def text(sheet: Sheet, *, color: bool = False, width: int = WIDTH) -> str:
         if section.intro:
             say(console, section.intro)
         _print(section.blocks, console.print, lambda line: say(console, line))
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return document(line.rstrip() for line in file.getvalue().splitlines())
+    return printed(console)
 
 
 def _print(blocks: Sequence[Block], put: Callable[[object], None], sentence: Callable[[str], None]) -> None:

@@ -16,7 +16,6 @@ from kgprof.render import (
     compare_words,
     economics_table,
     gate_table,
-    holistic_table,
     kernel_table,
     memory_table,
     practices,
@@ -303,7 +302,7 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     if isinstance(kernels.roofline, m.Roofline):
         say(console, f"roofline: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        say(console, f"cross-check with HTA: {holistic_table.sentence(run.holistic)}")
+        say(console, f"cross-check with HTA: {trace_table.hta_sentence(run.holistic)}")
     for warning in kernels.warnings:
         say(console, f"note: {warning}", indent="  ")
     console.print()

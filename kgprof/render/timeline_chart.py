@@ -15,10 +15,11 @@ from typing import ClassVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.breakdown import KINDS, LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.breakdown import KINDS, LETTERS, Legend, broken_down, legend, legend_of
 from kgprof.render.embedded_profile import zipped
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor, kept
+from kgprof.render.plot import Shape
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
 from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
@@ -76,19 +77,13 @@ _MEANINGS = {
 }
 
 
-class Shape(View, frozen=True, kw_only=True):
-    style: str  # its class
-    path: str  # of all its rectangles, in ACROSS units by _BLOCK pixels
-    title: str
-
-
 class LaneRow(View, frozen=True, kw_only=True):
     label: str
     busy: str
     label_y: int
     top: int
     line_y: int  # the ground that the blocks stand on
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # of each the rectangles, in ACROSS units by _BLOCK pixels
 
 
 class Lanes(Drawing, frozen=True, kw_only=True):
@@ -148,12 +143,8 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
 def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
     present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
-    marks = (
-        LegendEntry(kind=kind, letter="", name=called, meaning=meaning, family="t")
-        for mark, (kind, _, called, meaning) in _MARKS.items()
-        if mark in present
-    )
-    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks))
+    marks = legend_of("t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present))
+    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))

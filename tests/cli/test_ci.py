@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kgprof.cli.ci import SUMMARY_BYTES, Job, append_summary, fenced, inert, inert_document, job_of
+from kgprof.cli.saying import SUMMARY_BYTES, Job, append_summary, fenced, inert, inert_document, job_of
 from kgprof.render import by_name
 from kgprof.render.markdown import Markdown
 from tests.render import profiles

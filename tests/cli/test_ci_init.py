@@ -16,7 +16,7 @@ import yaml
 
 from kgprof import cli
 from kgprof._version import __version__
-from kgprof.cli.ci_init import PATHS, workflow
+from kgprof.cli.writing import PATHS, workflow
 
 HOSTILE = 'my model.py:step" # ${{ secrets.X }} --> $(touch pwned)'
 

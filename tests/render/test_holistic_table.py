@@ -10,16 +10,16 @@ import pytest
 from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
 from kgprof.render import by_name
 from kgprof.render.escaping import one_line
-from kgprof.render.holistic_table import (
-    caption,
-    difference,
-    holistic_folds,
-    outcomes,
-    quantity,
-    sentence,
-)
 from kgprof.render.html import LEVELS
 from kgprof.render.table import Fold
+from kgprof.render.trace_table import (
+    call_outcomes,
+    holistic_folds,
+    hta_caption,
+    hta_difference,
+    hta_quantity,
+    hta_sentence,
+)
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
 
@@ -85,7 +85,7 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
     ],
 )
 def test_a_difference_says_its_sign_and_is_0_only_where_there_is_none(percent: float | Skipped, said: str) -> None:
-    assert difference(row(percent)) == said
+    assert hta_difference(row(percent)) == said
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ def test_a_difference_says_its_sign_and_is_0_only_where_there_is_none(percent: f
     ],
 )
 def test_a_quantity_says_its_unit(value: float | Skipped, unit: str, said: str) -> None:
-    assert quantity(value, unit) == said
+    assert hta_quantity(value, unit) == said
 
 
 def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
-    assert caption(AGREEING) == "3 figures and 31 kernels agree within 0.5 %"
-    assert caption(DIFFERING) == "1 of 3 figures and 20 of 31 kernels differ by more than 0.5 %"
+    assert hta_caption(AGREEING) == "3 figures and 31 kernels agree within 0.5 %"
+    assert hta_caption(DIFFERING) == "1 of 3 figures and 20 of 31 kernels differ by more than 0.5 %"
     nothing = msgspec.structs.replace(AGREEING, figures=AGREEING.figures[2:3], kernels=0)
-    assert caption(nothing) == "nothing could be compared"
-    assert outcomes(AGREEING) == "1 ok, 1 empty, 1 raised, 1 not called"
+    assert hta_caption(nothing) == "nothing could be compared"
+    assert call_outcomes(AGREEING) == "1 ok, 1 empty, 1 raised, 1 not called"
 
 
 def test_a_small_page_says_what_it_leaves_out() -> None:
@@ -134,7 +134,7 @@ def test_a_sentence_a_run_elsewhere_with_what_differs(name: str) -> None:
     said = " ".join(by_name(name).render(with_checks(AGREEING, DIFFERING)).replace("\\", "").split())
 
     for check in (AGREEING, DIFFERING):
-        assert sentence(check)[:100] in said
+        assert hta_sentence(check)[:100] in said
     assert "triton_poi_fused_index_mul_0 0.0120 ms, HTA 0.0972 ms (+710.00 %)" in said
 
 

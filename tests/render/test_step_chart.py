@@ -8,8 +8,7 @@ import msgspec
 
 from kgprof.model import Skipped
 from kgprof.render.html import LEVELS
-from kgprof.render.plot import ACROSS, HIGH, Plot
-from kgprof.render.step_chart import step_time_folds
+from kgprof.render.plot import ACROSS, HIGH, Plot, step_time_folds
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 
