@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -122,7 +121,8 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
                 found = judge()
                 writing.write_report(work.folder, found, work.recording)
                 page = work.finish() / layout.REPORTS[0]
-        return self._say(found, page, quiet=quiet)
+        writing.complain_of_runs(found, page.parent / layout.FOLDER)
+        return writing.ended(found, page, self.outputs, self.context, quiet=quiet)
 
     def _record(
         self,
@@ -152,18 +152,6 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
                 decided=lambda pairs: _decided(judge(), pairs, shown),
                 redact=Redactor(private_names(), root=trees[1].folder) if self.context.sharing.redact else str,
             )
-
-    def _say(self, found: m.Profile, page: Path, *, quiet: bool) -> int:
-        recording = page.parent / layout.FOLDER
-        writing.complain_of_runs(found, recording)
-        if not quiet and progress.is_terminal(sys.stderr):
-            writing.show_ending(found, page, self.context)
-        elif not quiet:
-            for sentence in found.verdict.sentences:
-                inform(sentence)
-        writing.add_to_job_summary(found, self.context.job)
-        writing.emit(self.outputs, found, recording, otherwise=str(page), context=self.context)
-        return found.exit_code
 
 
 def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:

@@ -30,8 +30,8 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
-from kgprof.render import resources
 from kgprof.render import sheet as sheets
+from kgprof.render.html import directory
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
@@ -56,7 +56,7 @@ def workflow(place: str, *, workload: str, torch: str, path: Path) -> str:
         "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", workload).replace("--", "_"),
         "PATH": json.dumps(path.as_posix()),
     }
-    template = (resources.directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
+    template = (directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 
 
@@ -96,6 +96,11 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
+    return ended(profile, page, outputs, context, quiet=quiet)
+
+
+def ended(profile: m.Profile, page: Path, outputs: tuple[Output, ...], context: Context, *, quiet: bool) -> int:
+    """The exit code of what was recorded just now, its result told in short and in every form that was asked for."""
     if not quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not quiet:

@@ -12,8 +12,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.metrics import BY_NAME, DEFAULTS, parse_option, parse_table
-from kgprof.gate.regressions import KEY as REGRESSIONS
+from kgprof.gate.metrics import BY_NAME, DEFAULTS, REGRESSIONS, parse_option, parse_table
 from kgprof.reading.files import toml
 from kgprof.wording import nearest
 
@@ -32,7 +31,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     fail_on: m.FailOn | None = None
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
-    max_regression: object = None  # compare's own table, which kgprof.gate.regressions reads
+    max_regression: object = None  # compare's own table, which kgprof.gate.metrics reads
     kernel_kinds: tuple[m.KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
 
 

@@ -84,6 +84,23 @@ class Change(Model, frozen=True, kw_only=True):
     before_count: float | None  # None: a stretch of time, which is not counted
     after_count: float | None
 
+    @property
+    def before(self) -> float:
+        return self.before_count or 0.0
+
+    @property
+    def after(self) -> float:
+        return self.after_count or 0.0
+
+    @property
+    def more(self) -> float:
+        return self.after - self.before
+
+    @property
+    def launches_us(self) -> float:
+        """What launching it more often costs; of a kernel that is on both sides."""
+        return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
+
 
 class TraceDifference(Model, frozen=True, kw_only=True):
     """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to ``total``.

@@ -6,12 +6,15 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render import page, resources
+from kgprof.render import page
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.escaping import visible
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, importance
@@ -188,11 +191,19 @@ def _first_that_fits(
     return best
 
 
+def directory(name: str) -> Traversable:
+    """The folder ``templates`` or ``fixtures``: a package when installed, beside the package in a checkout."""
+    try:
+        return resources.files(f"kgprof.{name}")
+    except ModuleNotFoundError:
+        return Path(__file__).resolve().parents[2] / name
+
+
 @cache
 def assets() -> tuple[str, str, str]:
     """The style sheet, the script without its comments and indentation, since every report carries it, and the policy:
     nothing may be loaded, and of inline code only these two texts may run."""
-    folder = resources.directory("templates") / "assets"
+    folder = directory("templates") / "assets"
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     lines = (line.strip() for line in script.splitlines())
     script = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
@@ -215,7 +226,7 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     return Environment(
-        loader=FileSystemLoader(str(resources.directory("templates"))),
+        loader=FileSystemLoader(str(directory("templates"))),
         # By default only names that end in .html are escaped, and ours end in .html.jinja.
         autoescape=select_autoescape(["html.jinja"]),
         undefined=StrictUndefined,

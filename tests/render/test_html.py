@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from kgprof.model import LogExcerpt, Profile, Skipped
-from kgprof.render import html, page, resources
+from kgprof.render import html, page
 from kgprof.render.embedded_profile import Share, packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from tests.render import profiles
 
-TEMPLATES = sorted(Path(str(resources.directory("templates"))).rglob("*.jinja"))
+TEMPLATES = sorted(Path(str(html.directory("templates"))).rglob("*.jinja"))
 
 
 def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None:
@@ -42,7 +42,7 @@ def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None
 
 def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", Html().render(profiles.clean()), re.DOTALL)
-    source = (resources.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
+    source = (html.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
 
     assert len(script.encode()) < 36_000
     code = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("//")]
