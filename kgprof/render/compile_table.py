@@ -134,18 +134,12 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"
-        headings, rows = (
-            ("id", "function", "s", "operators", "capture ms/operator", *_NAMES),
-            map(_compilation, made[: limits.lines]),
-        )
-        label = f"Compilations of {run.key.slug}"
-        blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
-        if len(made) > limits.lines:
-            blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
+        headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
+        rows, label = map(_compilation, made[: limits.lines]), f"Compilations of {run.key.slug}"
+        more = (f"{len(made) - limits.lines:,} more in report.json.",) if len(made) > limits.lines else ()
+        blocks = (plain(label, headings, rows, style="", first="kind", words=2), *more)
         if made:
-            folds.append(
-                Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, run=anchor(index))
-            )
+            folds.append(Fold(run.key.slug, blocks=blocks, caption="each compilation", anchor=place, run=anchor(index)))
     return tuple(folds)
 
 

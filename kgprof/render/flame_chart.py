@@ -352,7 +352,7 @@ def flame_difference_folds(
 
 def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
-    base, head = (_totals(flame, side) for side in (flame.base_self_ns, flame.head_self_ns))
+    base, head = (m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns))
     whole, made = (base[0] + head[0]) / 2 or 1.0, []
     for node, (before, after) in enumerate(zip(base, head, strict=True)):
         frame, style = flame.frame[node], style_of((after - before) / whole)
@@ -384,13 +384,6 @@ def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
     amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
     return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{amount}"
-
-
-def _totals(flame: m.FlameDifference, own_ns: Sequence[int]) -> list[int]:
-    totals = list(own_ns)
-    for node in range(len(totals) - 1, 0, -1):
-        totals[flame.parent[node]] += totals[node]
-    return totals
 
 
 def _ms(ns: float) -> str:

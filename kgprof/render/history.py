@@ -73,17 +73,14 @@ def _verdict(found: m.History, worse: list[tuple[m.MetricHistory, int]], unsure:
     times = [each.against_first[-1] for each in found.metrics]
     last = next((one for one in times if one is not None and one.decides and one.time_of is not None), None)
     whole = f"{last.name} of {last.run.slug} {signed_percent(ratio(last) - 1)} from first to last" if last else ""
-    if not worse:
-        open_ = f"{unsure} of {plural(steps, 'change')} cannot be judged (see the table); " if unsure else ""
-        none = (
-            "no recording is surely worse than the one before"
-            if unsure
-            else "No recording is worse than the one before"
-        )
-        return f"{open_}{none}; {whole}" if whole else f"{open_}{none}"
-    metric, at = max(worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3))
-    step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
-    first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
+    first = "No recording is worse than the one before"
+    if worse:
+        metric, at = max(worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3))
+        step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
+        first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
+    elif unsure:
+        open_ = f"{unsure} of {plural(steps, 'change')} cannot be judged (see the table)"
+        first = f"{open_}; no recording is surely worse than the one before"
     return f"{first}; {whole}" if whole else first
 
 

@@ -55,20 +55,10 @@ _FIRST = replace(
     _SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15, source_rows=200, code_chars=24_000
 )
 _LESS = replace(_FIRST, other_rows=4, source_rows=60, code_chars=6_000)
-_BARE = replace(
-    _SHORT,
-    timelines=0,
-    flames=0,
-    flame_rows=0,
-    host_rows=0,
-    kernel_rows=0,
-    other_rows=0,
-    more_kernels=0,
-    source_rows=0,
-    code_chars=0,
-    name=200,
-    lines=50,
-)
+_LEAST = replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100)
+_PICTURES = ("timelines", "flames", "flame_rows", "source_rows", "code_chars")
+_ROWS = ("host_rows", "kernel_rows", "other_rows", "more_kernels")
+_BARE = replace(_SHORT, name=200, lines=50, **dict.fromkeys((*_PICTURES, *_ROWS), 0))
 LEVELS = (
     _FULL,
     _QUIET,
@@ -77,19 +67,8 @@ LEVELS = (
     replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8, source_rows=120, code_chars=12_000),
     replace(_LESS, flame_rows=12, host_rows=5, kernel_rows=20),
     replace(_LESS, flame_rows=10, host_rows=0, kernel_rows=15),
-    replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100),
-    replace(
-        _LESS,
-        timelines=1,
-        flames=1,
-        flame_rows=8,
-        host_rows=0,
-        kernel_rows=6,
-        other_rows=2,
-        more_kernels=40,
-        name=300,
-        lines=100,
-    ),
+    _LEAST,
+    replace(_LEAST, timelines=1, flames=1, kernel_rows=6, other_rows=2, more_kernels=40),
     _BARE,
     replace(_BARE, carries=Share.NOTHING),
     replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),

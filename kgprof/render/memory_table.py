@@ -3,7 +3,8 @@ one step, or why there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from kgprof import model as m
@@ -61,72 +62,51 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _syncs(memory: m.MemorySummary) -> Cell:
-    alone = len(memory.warm_up_reads)
-    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
-    return number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up)
-
-
-def _peak(name: str) -> Callable[[m.MemorySummary], Cell]:
-    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
-    return lambda memory: known(memory.peaks, lambda peaks: peak_cell(name, peaks))
+def _sized(value: int | m.Skipped, *details: str) -> Cell:
+    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
 
 
 def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
+    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
     held = getattr(peaks, f"{name}_before_bytes", None)
-    details = (f"{size(held)} before",) if isinstance(held, int) else ()
-    peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
-    return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
+    return _sized(getattr(peaks, f"{name}_bytes"), *((f"{size(held)} before",) if isinstance(held, int) else ()))
 
 
-def _pools(memory: m.MemorySummary) -> Cell:
-    def cell(peaks: m.MemoryPeaks) -> Cell:
-        inside = (f"{size(peaks.graph_pool_allocated_bytes)} allocated",)
-        return known(peaks.graph_pool_bytes, lambda pool: Cell(size(pool), inside, value=float(pool)))
-
-    return known(memory.peaks, cell)
-
-
-def _bytes_of(name: str) -> Callable[[m.MemorySummary], Cell]:
-    def cell(memory: m.MemorySummary) -> Cell:
-        value: int | m.Skipped = getattr(memory, name)
-        return known(value, lambda shown: Cell(size(shown), value=float(shown)))
-
-    return cell
-
-
-def _of_eager(memory: m.MemorySummary) -> Cell:
+def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
+    """In the order of _TITLES."""
+    alone, peaks = len(memory.warm_up_reads), memory.peaks
+    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
-    return known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times))
+    return (
+        number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
+        *(known(peaks, partial(peak_cell, name)) for name in ("allocated", "reserved", "resident")),
+        known(peaks, lambda p: _sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated")),
+        _sized(memory.taken_bytes),
+        known(memory.over_eager_bytes, lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over))),
+        known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times)),
+        _sized(memory.budget_bytes),
+    )
 
 
-def _over_eager(memory: m.MemorySummary) -> Cell:
-    of = (memory.over_eager_of,)
-    return known(memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
+_TITLES = {
+    "syncs/step": "MEMORY: GPU syncs, mean over the observed steps",
+    "peak allocated": "MEMORY: CUDA's caching allocator; below it what was allocated before the steps",
+    "peak reserved": "MEMORY: reserved from the driver by CUDA's caching allocator",
+    "peak resident": "MEMORY: whole process; below it what was resident before the steps",
+    "CUDA-graph pools": "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps",
+    "taken": "MEMORY: peak allocated plus what CUDA-graph pools keep",
+    "over eager": "this run's peak minus that of the same strategy in mode eager",
+    "efficiency": "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else "
+    "high",
+    "budget per model": "the peak plus 25 % for unseen peaks; N models need N times as much",
+}
 
 
-_SYNCS = "MEMORY: GPU syncs, mean over the observed steps"
-_ALLOCATED = "MEMORY: CUDA's caching allocator; below it what was allocated before the steps"
-_RESERVED = "MEMORY: reserved from the driver by CUDA's caching allocator"
-_RESIDENT = "MEMORY: whole process; below it what was resident before the steps"
-_POOLS = "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps"
-_TAKEN = "MEMORY: peak allocated plus what CUDA-graph pools keep"
-_OF_EAGER = "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else high"
-_BUDGET = "the peak plus 25 % for unseen peaks; N models need N times as much"
-_OVER_EAGER = "this run's peak minus that of the same strategy in mode eager"
-COLUMNS = (
-    RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
-    RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
-    RunColumn(name="peak reserved", title=_RESERVED, cell=lambda run: known(run.memory, _peak("reserved"))),
-    RunColumn(name="peak resident", title=_RESIDENT, cell=lambda run: known(run.memory, _peak("resident"))),
-    RunColumn(name="CUDA-graph pools", title=_POOLS, cell=lambda run: known(run.memory, _pools)),
-    RunColumn(name="taken", title=_TAKEN, cell=lambda run: known(run.memory, _bytes_of("taken_bytes"))),
-    RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
-    RunColumn(name="efficiency", title=_OF_EAGER, cell=lambda run: known(run.memory, _of_eager)),
-    RunColumn(name="budget per model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
-)
+def _cell(at: int, run: m.RunReport) -> Cell:
+    return known(run.memory, lambda memory: _cells(memory)[at])
 
 
+COLUMNS = tuple(RunColumn(name, title, partial(_cell, at)) for at, (name, title) in enumerate(_TITLES.items()))
 _MIB = 2**20
 
 

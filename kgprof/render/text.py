@@ -60,8 +60,12 @@ class Text:
 
     def render(self, profile: m.Profile) -> str:
         console = new_console(self._color, self._width - 1)  # one for what _inert may add
-        if profile.comparison is not None or profile.gate is not None:
-            lines = _other_verbs(profile)
+        lines: Iterable[str] | None = None
+        if profile.comparison is not None:
+            lines = compare_words.lines(profile, profile.comparison)
+        elif profile.gate is not None:
+            lines = gate_table.lines(profile, profile.gate)
+        if lines is not None:
             if not self._color and not self._brief:
                 return document(map(visible, lines))
             _on_a_terminal(console, profile, lines, self._brief)
@@ -97,14 +101,6 @@ def printed(console: Console) -> str:
     file = console.file
     assert isinstance(file, io.StringIO)
     return document(line.rstrip() for line in file.getvalue().splitlines())
-
-
-def _other_verbs(profile: m.Profile) -> Iterable[str]:
-    """The lines of a comparison or a gate."""
-    if profile.comparison is not None:
-        return compare_words.lines(profile, profile.comparison)
-    assert profile.gate is not None
-    return gate_table.lines(profile, profile.gate)
 
 
 def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], brief: bool) -> None:
