@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.measures.times import Ranked, ranked
 from kgprof.render import breakdown, compare_words
-from kgprof.render.breakdown import LegendEntry, Part, Segment, legend, of_parts
+from kgprof.render.breakdown import Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
@@ -81,21 +81,7 @@ class Interval(View, frozen=True, kw_only=True):
     plot: Plot
 
 
-class FirstScreen(View, frozen=True, kw_only=True):
-    tiles: tuple[Tile, ...]
-    unit: str
-    bars: tuple[RunBar, ...]
-    more_runs: int
-    steps: tuple[Step, ...]
-    causes: tuple[Step, ...]
-    causes_of: str
-    intervals: tuple[Interval, ...]
-    busy: tuple[BusyBar, ...]
-    on_gpu: bool
-    legend: tuple[LegendEntry, ...]
-
-
-def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> FirstScreen:
+def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
     runs = profile.runs[: limits.runs]
     by_speed = ranked(runs)
     first = runs[importance(runs)[0]] if runs else None
@@ -108,19 +94,19 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
     causes_of = ""
     if decided and isinstance(decided.delta_us, float):
         causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
-    return FirstScreen(
-        tiles=tuple(tiles),
-        unit=by_speed.unit.name if by_speed else "",
-        bars=() if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
-        more_runs=max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        steps=() if compared else tuple(_steps(profile, found, limits)),
-        causes=tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
-        causes_of=causes_of,
-        intervals=tuple(_intervals(profile.comparison)) if profile.comparison else (),
-        busy=busy,
-        on_gpu=profile.device == "cuda",
-        legend=tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
-    )
+    return {
+        "tiles": tuple(tiles),
+        "unit": by_speed.unit.name if by_speed else "",
+        "bars": () if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
+        "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
+        "steps": () if compared else tuple(_steps(profile, found, limits)),
+        "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
+        "causes_of": causes_of,
+        "intervals": tuple(_intervals(profile.comparison)) if profile.comparison else (),
+        "busy": busy,
+        "on_gpu": profile.device == "cuda",
+        "legend": tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
+    }
 
 
 # ---------------------------------------------------------------- the four figures

@@ -38,7 +38,7 @@ from kgprof.render.embedded_profile import Packed
 from kgprof.render.environment_facts import logs
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
-from kgprof.render.first_screen import FirstScreen, first_screen
+from kgprof.render.first_screen import first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor, importance, kept
 from kgprof.render.memory_table import memory_folds
@@ -92,7 +92,7 @@ class Page(View, frozen=True, kw_only=True):
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
-    first: FirstScreen
+    first: Mapping[str, object]  # the first screen
     runs: tuple[tuple[str, str], ...]  # anchor and name, in the order in which a reader needs them
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
@@ -208,7 +208,7 @@ def _sections(
     lines = sum(group.total for group in found.groups)  # as they are shown: one in several runs once
     findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
     if profile.comparison is not None:
-        compared = {"compare": compare_part(profile, found.anchors, limits)}
+        compared = bounded(compare_part(profile, profile.comparison, found.anchors, limits), limits)
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
     if gate is not None:
         backend, fails_on = gate_table.backend_words(gate), gate_table.FAILS_ON[gate.fail_on]
