@@ -31,7 +31,7 @@ from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
 every_state = pytest.mark.parametrize("state", profiles.STATES)
-# Of these the terminal has lines of their own: tests/render/test_gate_text.py, test_compare_text.py.
+# Of these the terminal has lines of their own: tests/render/test_gate_table_in_text.py, test_compare_words_in_text.py.
 GATED = ("gate", "hostile_gate")
 COMPARED = ("comparison", "other_machine", "hostile_comparison")
 
