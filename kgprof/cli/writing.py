@@ -31,9 +31,9 @@ from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
 from kgprof.render import sheet as sheets
+from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
 from kgprof.render.markdown import Markdown
-from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
 
 GITHUB, GITLAB = PLACES = ("github", "gitlab")

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import page
-from kgprof.render.embedded_profile import Share, packed
+from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
 from kgprof.render.escaping import visible
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, importance
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
 from kgprof.render.markdown import blob
-from kgprof.render.trace_links import TraceFile, embedded, trace_links
 
 if TYPE_CHECKING:
     from jinja2 import Environment

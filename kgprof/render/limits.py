@@ -4,16 +4,24 @@ share."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.measures.times import ranked
-from kgprof.render.embedded_profile import Share
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
 MORE_KERNELS = 300  # and below it, in a line each
 FIRST_RUNS = 3  # the winner, the baseline and the runner-up: what others lose, these keep
+
+
+class Share(IntEnum):
+    """How much of the Profile a page carries; the order in which it gives way."""
+
+    NOTHING = 0
+    COMPARABLE = 1  # all that `kgprof compare` looks at
+    WHOLE = 2
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from kgprof.render import (
 )
 from kgprof.render.compare_part import compare_part
 from kgprof.render.economics_table import break_even_plots
-from kgprof.render.embedded_profile import Packed
+from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
 from kgprof.render.environment_facts import logs
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
@@ -45,7 +45,6 @@ from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
 from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Facts, View, bounded
-from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
 
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive

@@ -17,10 +17,10 @@ import pytest
 
 from kgprof.model import LogExcerpt, Profile, Skipped
 from kgprof.render import html, page
-from kgprof.render.embedded_profile import Share, packed
+from kgprof.render.embedded_profile import packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, Share
 from tests.render import profiles
 
 TEMPLATES = sorted(Path(str(html.directory("templates"))).rglob("*.jinja"))

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kgprof.model import LogExcerpt, PassName, RunKey
+from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, embedded
 from kgprof.render.html import MAX_BYTES, Html
 from kgprof.render.limits import importance
-from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, embedded
 from tests.render import profiles
 
 PLENTY = 10 * EMBEDDED_BYTES

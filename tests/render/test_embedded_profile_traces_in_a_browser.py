@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from kgprof.model import PassName
+from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile
 from kgprof.render.html import Html
-from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile
 from tests.render import profiles
 from tests.render.in_a_browser import accessibility_violations
 
