@@ -16,7 +16,7 @@ import pytest
 from kgprof import cli
 from kgprof.errors import UsageError
 from kgprof.record import ranks
-from tests.cli.test_ci import acted_on
+from tests.cli.test_saying import acted_on
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "fixtures" / "workloads" / "training.py"

@@ -8,9 +8,11 @@ are causes also where no time can be called worse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
@@ -26,8 +28,7 @@ OTHERS = m.Skipped(reason="counted with another cause")
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one run."""
 
     sides: Sides
@@ -134,8 +135,7 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
 RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True):
     rank: int
     cause: m.Cause
     share: float = 0.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.options import FailOn, RunKey
-from kgprof.model.passes import PassName
+from kgprof.model.passes import FailOn, PassName, RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
 

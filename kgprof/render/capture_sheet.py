@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.chart import lengths
+from kgprof.render.breakdown import lengths
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural
@@ -28,9 +28,14 @@ _METHOD = (
 def capture_sheet(report: m.CaptureReport) -> Sheet:
     advice, machine = report.advice, report.environment
     status, verdict = _verdict(report)
-    trust = ""
+    trust, recommended = "", list[Section]()
     if isinstance(advice, m.CaptureAdvice):
+        warnings = (("Warning", text) for text in advice.warnings)
+        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
+        recommended.append(Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True))
         trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
+    not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
+    left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
     facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
@@ -41,11 +46,11 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         facts=facts,
         pictures=tuple(_pictures(report)),
         sections=(
-            *_recommended(advice),
+            *recommended,
             Section(
                 title="Cases",
                 intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-                blocks=(_table(report), *_left(report)),
+                blocks=(_table(report), *left),
             ),
             *_details(report),
             Section(title="Method", blocks=_METHOD),
@@ -66,13 +71,6 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
     return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
 
 
-def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
-    if isinstance(advice, m.CaptureAdvice):
-        warnings = tuple(("Warning", text) for text in advice.warnings)
-        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
-        yield Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True)
-
-
 def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     """The calls that were timed, the fastest first, and how many cases ended how."""
     timed_calls = sorted(
@@ -88,11 +86,6 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
     if ended:
         yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
-
-
-def _left(report: m.CaptureReport) -> Iterator[Block]:
-    if report.interrupted:
-        yield f"Interrupted: {plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})."
 
 
 def _table(report: m.CaptureReport) -> Table:

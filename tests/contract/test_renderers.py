@@ -24,14 +24,14 @@ from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.escaping import visible
-from kgprof.render.finding_groups import grouped
+from kgprof.render.finding_list import grouped
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.limits import MORE_KERNELS, TOP_KERNELS
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
 every_state = pytest.mark.parametrize("state", profiles.STATES)
-# Of these the terminal has lines of their own: tests/render/test_gate_text.py, test_compare_text.py.
+# Of these the terminal has lines of their own: tests/render/test_gate_table_in_text.py, test_compare_words_in_text.py.
 GATED = ("gate", "hostile_gate")
 COMPARED = ("comparison", "other_machine", "hostile_comparison")
 
