@@ -631,9 +631,45 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+HANGS = """
+import time
+calls = []
+def hangs():
+    calls.append(1)
+    if len(calls) > 1:
+        print("now it hangs")
+        open("hangs", "w").close()
+        time.sleep(3600)
+"""
+# A child's time is up when it hangs, however long a busy machine takes to import torch before that. What counts the
+# seconds themselves is in tests/record/test_children.py.
+UP_WHEN_IT_HANGS = """
+import os, queue, time
+from kgprof.record import children
+await_news = children._Child._await_news
+def until_it_hangs(child, timeout_s):
+    while child._process.poll() is None:
+        if os.path.exists("hangs"):
+            raise queue.Empty
+        time.sleep(0.05)
+    await_news(child, timeout_s)
+children._Child._await_news = until_it_hangs
+"""
+
+
 def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
-    # Long enough for a busy machine to import torch, which every child has to do within it.
-    done = kgprof("profile", f"{MISBEHAVING}:hangs", "-o", "out", "--timeout", "15", "-q", cwd=tmp_path)
+    (tmp_path / "hangs.py").write_text(HANGS, encoding="utf-8")
+    program, *args = command("profile", "hangs.py:hangs", "-o", "out", "--timeout", "15", "-q")[2:]
+
+    done = subprocess.run(
+        [sys.executable, "-c", UP_WHEN_IT_HANGS + program, *args],
+        cwd=tmp_path,
+        env=surroundings({}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
     assert (done.returncode, done.stdout) == (4, "out/report.html\n")
     assert done.stderr.splitlines() == [
