@@ -158,13 +158,11 @@ def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> N
 
 def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     gate = ("check-graphs", TRAINING, "-o", "out", "--quiet")
-    passed = kgprof(*gate, cwd=tmp_path)
     once = kgprof(*gate, "--format", "json", "--", "--longer-on-rank", "0", cwd=tmp_path)
     failed = kgprof(*gate, "--format", "json", "--", "--growing", cwd=tmp_path)
     nothing = kgprof(*gate, "--", "--steps", "0", cwd=tmp_path)
-    switched_off = kgprof(*gate, cwd=tmp_path, TORCH_COMPILE_DISABLE="1")
 
-    assert (passed.returncode, passed.stderr) == (0, ""), passed.stdout
+    assert once.stderr == ""
     (note,) = json.loads(once.stdout)["findings"]
     assert (once.returncode, note["rule"], note["level"], note["one_off"]) == (0, "KGP103", "note", True)
     assert "in call 4" in note["message"]
@@ -172,8 +170,6 @@ def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 23)
     assert nothing.returncode == 5
     assert "nothing was compiled" in nothing.stdout
-    assert switched_off.returncode == 5
-    assert "TORCH_COMPILE_DISABLE=1 is set" in switched_off.stdout
 
 
 def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without_recompiles(tmp_path: Path) -> None:

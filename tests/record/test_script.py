@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import signal
 import threading
@@ -394,8 +395,24 @@ def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(tmp_path: Path) -> None
 def test_a_program_that_hears_nothing_is_ended_and_has_written_what_was_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # given: its time is up when it is deaf, however long a busy machine takes to come to that
     monkeypatch.setattr(children, "CTRL_C_GRACE_S", 0.5)
-    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(100)\n"
+    deaf_now = tmp_path / "deaf"
+
+    def until_it_is_deaf(*_: object) -> None:
+        deadline = time.monotonic() + 120
+        while not deaf_now.exists():
+            assert time.monotonic() < deadline, "it never came so far"
+            time.sleep(0.05)
+        raise queue.Empty
+
+    monkeypatch.setattr(children._Child, "_await_news", until_it_is_deaf)
+    deaf = f"""
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+open({str(deaf_now)!r}, "w").close()
+time.sleep(100)
+"""
 
     done = ran(tmp_path, SEVEN_STEPS + deaf, timeout_s=15)
 
