@@ -21,8 +21,8 @@ def lines(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
 
 
 def _what(profile: m.Profile, action: m.Action) -> str:
-    """Code where there is any, else what the rule says."""
-    return action.fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+    """Code where there is any, else what is left to do in a library, or what the rule says."""
+    return action.fix or action.no_fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""Whether the owner of a program can act on a finding: it says what to do, and to which line, call or operator."""
+"""Whether the owner of a program can act on a finding: it says what to do, and to which line, call or operator.
+
+Where the cause lies in a library, the rule's remedy is of code that the owner cannot change: it has to say what to
+write in the program, or it is a note that says why there is nothing to write.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +29,23 @@ def without_action(findings: Iterable[m.Finding]) -> tuple[str, ...]:
     return tuple(
         f"{one.rule} {one.message}: no {', no '.join(lacking)}"
         for one in findings
-        if one.level is not m.Level.NOTE and (lacking := (*_lacking(one),))
+        if (one.level is not m.Level.NOTE or one.no_fix) and (lacking := (*_lacking(one),))
     )
 
 
 def _lacking(finding: m.Finding) -> Iterator[str]:
+    if finding.no_fix:
+        if finding.level is not m.Level.NOTE:
+            yield "level of a note, though nothing can be done"
+        return
     if not (finding.fix or collectors.rule_of(finding).remedy):
         yield "fix"
     if finding.location is None and finding.rule not in OF_THE_RUN:
         yield "line of the program"
     if finding.library is not None and not (finding.library.line and finding.library.file):
         yield "line of the library"
+    if finding.library is not None and not finding.fix:
+        yield "fix that its owner can write"
     if finding.rule in READING and not (finding.reads and finding.reads.operator):
         yield "operator that reads"
     if finding.rule in REFUSING and not (

@@ -77,6 +77,17 @@ def test_a_finding_that_lacks_its_operator_or_its_line_is_seen() -> None:
     assert without_action([msgspec.structs.replace(unplaced, level=m.Level.NOTE)]) == ()
 
 
+def test_the_remedy_of_the_rule_is_no_action_in_a_library() -> None:
+    (read,) = (one for one in collectors.findings(Evidence(written_syncs.a_read())) if one.reads is not None)
+    library = m.PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward")
+    bare = msgspec.structs.replace(read, library=library)
+
+    assert without_action([bare]) == (f"{read.rule} {read.message}: no fix that its owner can write",)
+    assert without_action([msgspec.structs.replace(bare, fix="Shelf(..., checked=False)")]) == ()
+    assert without_action([msgspec.structs.replace(bare, level=m.Level.NOTE, no_fix="shelf has no argument")]) == ()
+    assert without_action([msgspec.structs.replace(bare, no_fix="shelf has no argument")]) != ()
+
+
 def test_ten_healthy_programs_of_others_are_judged_live() -> None:
     judged = {program.name for program in programs() if program.gate == "pass"} - live.LONG
 
