@@ -6,7 +6,8 @@ write in the program, or it is a note that says why there is nothing to write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 
 from kgprof import collectors
 from kgprof import model as m
@@ -22,6 +23,24 @@ OF_THE_RUN = frozenset(
         *(rule.id for rule in collectors.RULES if rule.topic in {m.Topic.COVERAGE, m.Topic.RESULTS, m.Topic.TIME}),
     }
 )
+
+
+def given(findings: Collection[m.Finding]) -> Counter[str]:
+    """What the owner can do about them, counted."""
+    asking = [one for one in findings if one.level is not m.Level.NOTE]
+    return Counter(
+        findings=len(findings),
+        with_action=len(asking) - len(without_action(asking)),
+        in_a_library=sum(one.library is not None and bool(one.fix) for one in asking),
+        notes=len(findings) - len(asking),
+        without_switch=sum(bool(one.no_fix) for one in findings),
+    )
+
+
+def words(advice: Counter[str]) -> str:
+    actions = f"{advice['with_action']} with an action ({advice['in_a_library']} in a library, as code)"
+    notes = f"{advice['notes']} notes ({advice['without_switch']} for want of a switch in the library)"
+    return f"{advice['findings']} findings, {actions}, {notes}"
 
 
 def without_action(findings: Iterable[m.Finding]) -> tuple[str, ...]:
