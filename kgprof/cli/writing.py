@@ -27,6 +27,7 @@ from kgprof.reading import layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
+from kgprof.render import next_steps
 from kgprof.render import sheet as sheets
 from kgprof.render.markdown import Markdown
 from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
@@ -55,7 +56,8 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     if not quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not quiet:
-        for sentence in profile.verdict.sentences:
+        actions = (f"{what}; fix: {fix}" for what, fix, _ in next_steps.lines(profile))
+        for sentence in (*profile.verdict.sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)

@@ -84,8 +84,7 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
-    """A note is held against nobody (a recompile during warm-up), unless its place in a library alone makes it one."""
-    return finding.rule in metric.rules and (finding.level is not m.Level.NOTE or bool(finding.no_fix))
+    return finding.rule in metric.rules and finding.counts
 
 
 # ---------------------------------------------------------------- why a metric was not observed

@@ -214,6 +214,11 @@ class Finding(Model, frozen=True, kw_only=True):
     no_fix: str = ""  # why the program's owner has none: it is then a note, which budgets count all the same
 
     @property
+    def counts(self) -> bool:
+        """Against a budget, a practice or a change. A note does not, unless only the want of a fix makes it one."""
+        return self.level is not Level.NOTE or bool(self.no_fix)
+
+    @property
     def alone(self) -> str:
         """The message where nothing stands beside it: with the run, unless a place says what it is about."""
         return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from kgprof import gate
 from kgprof.analysis import analyse
-from kgprof.collectors import findings
-from kgprof.collectors.library_switches import BREAKS, OF_TRAINERS, READS, with_switches
+from kgprof.collectors import RULES, findings
+from kgprof.collectors.library_switches import BREAKS, READS, TRAINERS, with_switches
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import Finding, KernelOrigin, KernelOrigins, Level, PackageLine, Reads, Refusal, SourceLine
 from kgprof.reading.evidence import Evidence
@@ -23,7 +23,13 @@ from tests.programs.run import VISION
 
 # Fixes that are no argument of the call: a setting, another operator, another way to call, a method of one's own.
 _NO_CALL = (
-    *("model.config.pad_token_id", "model.generate(prompts)", "torch.distributions.", "torch.argmax("),
+    *(
+        "model.config.pad_token_id",
+        "model.generate(prompts)",
+        "torch.distributions.",
+        "torch.argmax(",
+        "torch.randint(",
+    ),
     *("class ", "model.backbone.compile()", "model.forward = torch.compile("),
 )
 WITHOUT_ARGUMENT = {switch.fix for switch in (*READS, *BREAKS) if switch.fix.startswith(_NO_CALL)}
@@ -236,7 +242,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
             *("torch.distributions.distribution", "torch.distributions.categorical", "torch.optim.lbfgs"),
             *("transformers.masking_utils", "torch.amp.grad_scaler", "pykeen.training.training_loop"),
-            "pytorch_lightning.core.module",
+            *("torch_geometric.utils._negative_sampling", "pytorch_lightning.core.module"),
             "pytorch_lightning.trainer.connectors.logger_connector.result",
             "pytorch_lightning.trainer.connectors.logger_connector.logger_connector",
         )
@@ -245,7 +251,8 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
     sources += (VISION / "torchvision/models/detection/retinanet.py").read_text("utf-8")  # its wheel is for CUDA
 
     fixes = [switch.fix.replace("{function}", name) for switch in (*READS, *BREAKS) for name in switch.functions]
-    for fix in (*fixes, *OF_TRAINERS.values()):
+    assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {rule.id for rule in RULES}
+    for fix in (*fixes, *(fix for trainer in TRAINERS for fix in trainer["fixes"].values())):
         arguments = re.findall(r"([\w.]+)\(\.\.\., (\w+)=", fix)
         assert all(argument in taking[called] for called, argument in arguments)
         assert arguments or fix in WITHOUT_ARGUMENT
