@@ -26,7 +26,7 @@ HOST_DEVICE_SYNC = m.Rule(
     why=(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
         "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. On a "
-        "CPU nothing waits; the finding then says what the same line would do on a GPU."
+        "CPU nothing waits; the finding says what it would do on a GPU, in a note if in at most an eighth of the steps."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(

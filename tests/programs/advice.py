@@ -33,13 +33,13 @@ def given(findings: Collection[m.Finding]) -> Counter[str]:
         with_action=len(asking) - len(without_action(asking)),
         in_a_library=sum(one.library is not None and bool(one.fix) for one in asking),
         notes=len(findings) - len(asking),
-        without_switch=sum(bool(one.no_fix) for one in findings),
+        counted=sum(one.level is m.Level.NOTE and one.counts for one in findings),
     )
 
 
 def words(advice: Counter[str]) -> str:
     actions = f"{advice['with_action']} with an action ({advice['in_a_library']} in a library, as code)"
-    notes = f"{advice['notes']} notes ({advice['without_switch']} for want of a switch in the library)"
+    notes = f"{advice['notes']} notes ({advice['counted']} that budgets count)"
     return f"{advice['findings']} findings, {actions}, {notes}"
 
 

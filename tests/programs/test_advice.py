@@ -86,7 +86,7 @@ def test_the_remedy_of_the_rule_is_no_action_in_a_library() -> None:
     switched = msgspec.structs.replace(bare, fix="Shelf(..., checked=False)")
     note = msgspec.structs.replace(bare, level=m.Level.NOTE, no_fix="shelf has no argument")
     assert without_action([switched, note]) == ()
-    counts = {"findings": 4, "with_action": 2, "in_a_library": 1, "notes": 1, "without_switch": 1}
+    counts = {"findings": 4, "with_action": 2, "in_a_library": 1, "notes": 1, "counted": 1}
     assert given([read, bare, switched, note]) == counts
     assert without_action([msgspec.structs.replace(bare, no_fix="shelf has no argument")]) != ()
 
