@@ -62,6 +62,7 @@ def _found(
             text=finding.message,
             location=finding.location,
             fix=finding.fix,
+            no_fix=finding.no_fix,
             saves=saves,
             share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
         )

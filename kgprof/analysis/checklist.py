@@ -219,7 +219,7 @@ class Seen:
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
         ids = {rule.id for rule in rules}
-        return [one for one in self.findings if one.rule in ids and one.level is not m.Level.NOTE and _compiles(one)]
+        return [one for one in self.findings if one.rule in ids and one.counts and _compiles(one)]
 
     @property
     def unwatched(self) -> str:

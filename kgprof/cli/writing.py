@@ -30,6 +30,7 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
+from kgprof.render import next_steps
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
@@ -104,7 +105,8 @@ def ended(profile: m.Profile, page: Path, outputs: tuple[Output, ...], context: 
     if not quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not quiet:
-        for sentence in profile.verdict.sentences:
+        actions = (f"{what}; fix: {fix}" for what, fix, _ in next_steps.lines(profile))
+        for sentence in (*profile.verdict.sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)

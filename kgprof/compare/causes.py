@@ -189,7 +189,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             left = [part for part in left if part not in mine]
             yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
         else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
-            leads = (shared or (can and not slower.accounted_for)) and finding.level is not m.Level.NOTE
+            leads = (shared or (can and not slower.accounted_for)) and finding.counts
             rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
@@ -239,7 +239,7 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     for compared in run.findings:
         elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (graphs and _loses_graphs(compared.finding))
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
-        more = doubled and compared.finding.level is not m.Level.NOTE
+        more = doubled and compared.finding.counts
         if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))

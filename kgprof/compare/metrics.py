@@ -291,7 +291,7 @@ class Count(msgspec.Struct, frozen=True):
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
             return _NO_FINDINGS, _NO_FINDINGS
         held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in self.rules]
-        held = [each for each in held if each.finding.level is not m.Level.NOTE]
+        held = [each for each in held if each.finding.counts]
         if self.unit == "events":
             return float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
         there = sum(each.status is not m.FindingStatus.NEW for each in held)

@@ -86,8 +86,7 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
-    """A note is told and not held against anybody: a recompile during warm-up, for one."""
-    return finding.rule in metric.rules and finding.level is not m.Level.NOTE
+    return finding.rule in metric.rules and finding.counts
 
 
 # ---------------------------------------------------------------- why a metric was not observed

@@ -135,6 +135,7 @@ class FindingLine(View, frozen=True, kw_only=True):
     cost: str  # as it was measured; empty where it was not
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
     fix: str  # as code; empty: the rule's remedy is all that is known
+    no_fix: str  # why there is none for the program's owner
     fails: str  # that the gate fails because of it, and in which runs where not in all of them; empty: it does not
     accepted: str  # who accepts it and why
     place: Place | None
@@ -231,6 +232,7 @@ def _line(
         cost=one_line(same.cost, limits.name),
         weight=max((ranks[weight] for weight in weights(same.members)), default=-1),
         fix=one_line(finding.fix, limits.name),
+        no_fix=one_line(finding.no_fix, 2 * limits.name),
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,

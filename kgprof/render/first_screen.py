@@ -252,7 +252,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
             place=_place(place, root, limits) if place else "",
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(remedies.get(action.rule, ""), 4 * limits.name),
+            remedy=one_line(action.no_fix or remedies.get(action.rule, ""), 4 * limits.name),
             about=one_line(", ".join((*about, how)), 2 * limits.name),
         )
 

@@ -143,7 +143,7 @@ class Front:
         if profile.actions:
             action = profile.actions[0]
             yield "Cause", self._stated(action.rule, f"{action.run.slug}: {action.text}", action.location)
-            yield "Fix", code(action.fix, _STATED) if action.fix else self._remedy(action.rule)
+            yield "Fix", code(action.fix, _STATED) or prose(action.no_fix, _STATED) or self._remedy(action.rule)
             return
         fails = failing(profile)
         order = (f for level in m.Level for f in profile.findings if f.level is level and not f.accepted)

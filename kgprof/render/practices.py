@@ -117,7 +117,7 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
 
 def _what(profile: m.Profile, action: m.Action) -> str:
     """Code where there is any, else what the rule says."""
-    return action.fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+    return action.fix or action.no_fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:

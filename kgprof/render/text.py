@@ -253,10 +253,10 @@ def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
         say(console, "no finding")
     for same in grouped(profile.findings):
-        level, cost = same.first.level, f"; costs {same.cost}" if same.cost else ""
-        fix = f"; fix: {same.first.fix}" if same.first.fix else ""
-        line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
-        say(console, line, _LEVELS[level])
+        first, cost = same.first, f"; costs {same.cost}" if same.cost else ""
+        fix = f"; fix: {first.fix}" if first.fix else f"; no fix: {first.no_fix}" if first.no_fix else ""
+        line = f"{first.level.value} {first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
+        say(console, line, _LEVELS[first.level])
     console.print()
 
 
