@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from kgprof import model as m
 from kgprof.analysis.ranking import TRACED_TO_NAME, Remark, fastest
@@ -46,7 +47,9 @@ def verdict(
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
     remarks += _changed(differences)
     if actions and any(run.script is not None and run.script.step for run in runs):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {actions[0].text}")
+        first = actions[0]
+        place = f"{PurePosixPath(first.location.file).name}:{first.location.line}: " if first.location else ""
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {place}{first.text}")
     answer, *rest = remarks
     doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
