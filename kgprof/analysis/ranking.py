@@ -99,7 +99,10 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
-        return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
+        varied = times.variation(best, unit)
+        busy = (f"its times varied {figure(varied)}× within the run: the machine was busy",)
+        text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
+        return Remark(text=text, notes=busy if varied > times.NOISY else ())
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))

@@ -76,19 +76,12 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
-        timed, script = None if not_asked else has_time, run.script
-        launched = None if script is None else script.work_is_in
-        beside = () if script is None or script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-        events.append(
-            CoverageEvent(
-                run=run.key,
-                timed=timed,
-                compilations=compilations,
-                launched=launched,
-                beside=beside,
-                of_a_script=script is not None and bool(script.step),
-            )
-        )
+        event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
+        if (script := run.script) is not None:
+            beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
+            of_script = {"launched": script.work_is_in, "beside": beside, "of_a_script": bool(script.step)}
+            event = msgspec.structs.replace(event, **of_script)
+        events.append(event)
     return tuple(events)
 
 

@@ -358,13 +358,8 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
     for written in event.would_skip:  # a prediction is told as a note: nothing was skipped here
         name = written.location.function if written.location else "a compiled graph"
         what = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to "
-        found = _finding(
-            SKIPPED,
-            event,
-            written.location,
-            what + _named_first(written.inputs),
-            identity=what + ", ".join(written.inputs),
-        )
+        every = what + ", ".join(written.inputs)
+        found = _finding(SKIPPED, event, written.location, what + _named_first(written.inputs), identity=every)
         yield msgspec.structs.replace(found, level=m.Level.NOTE)
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls them.
