@@ -42,7 +42,7 @@ from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.kernel_provenance import KernelProvenance
-from kgprof.record.launchers import Launchers
+from kgprof.record.launchers import WATCH, Launchers
 from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
@@ -416,6 +416,8 @@ class Capture:
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
             yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            for function in (one.function for one in self._launchers.found if one.function):
+                yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
