@@ -184,6 +184,10 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
             ["--rounds 2 does not work for a script", "file.py:name"],
         ),
         (
+            ["profile", __file__, "--mode", "default"],
+            ["--mode does not work for a script", "model = torch.compile(model)", f"kgprof sweep {__file__}"],
+        ),
+        (
             ["profile", "--rounds", "2", "--passes", "compile"],
             ["--rounds 2 repeats TIMING, but --passes leaves it out", "add timing to --passes"],
         ),

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors import RULES, device_idle, rule_of, weight
+from kgprof.collectors import RULES, device_idle, rule_of, syncs, weight
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
+RARE = 0.1  # of the steps: what is read more rarely, to log it, is already what the remedy asks for
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
@@ -51,7 +52,7 @@ def _found(
             continue
         saves = _bound(finding, rule, idle_us)
         if isinstance(saves, m.Skipped):
-            if finding.level is m.Level.NOTE:
+            if not _asks_for_something(finding):
                 continue
         elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
             continue
@@ -66,6 +67,14 @@ def _found(
             saves=saves,
             share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
         )
+
+
+def _asks_for_something(finding: m.Finding) -> bool:
+    """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is a warning there."""
+    if (reads := finding.reads) is not None and reads.steps:
+        often = reads.in_steps > RARE * reads.steps
+        return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
+    return finding.level is not m.Level.NOTE
 
 
 def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving | m.Skipped:

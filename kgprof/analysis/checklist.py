@@ -351,7 +351,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("whole-graphs", "no graph break and no skipped frame", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
-        f"{run.key.slug} has symbolic sizes"
+        f"{run.key.slug} has symbolic sizes: right if they change, else torch.compile(dynamic=False)"
         for run in seen.evidence.recording.runs
         if isinstance(run.records, m.CompileRecords)
         and any(

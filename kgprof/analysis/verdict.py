@@ -10,6 +10,7 @@ something failed. Other warnings are something to gain and are counted beside th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 import msgspec
 from msgspec.structs import replace
@@ -106,7 +107,10 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
-        return Remark(text=f"{first.key.slug} takes {unit.say(best.median)}{once}")
+        varied = times.variation(best, unit)
+        busy = (f"its times varied {figure(varied)}× within the run: the machine was busy",)
+        text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
+        return Remark(text=text, notes=busy if varied > times.NOISY else ())
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
@@ -223,7 +227,9 @@ def verdict(
         for one in differences[:TRACED_TO_NAME]
     )
     if actions and any(run.script is not None and run.script.step for run in runs):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {actions[0].text}")
+        first = actions[0]
+        place = f"{PurePosixPath(first.location.file).name}:{first.location.line}: " if first.location else ""
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {place}{first.text}")
     answer, *rest = remarks
     doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))

@@ -405,8 +405,14 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
-    if programs.is_program(workload) and not given.get("passes"):
-        given["timing_below_s"] = TIMED_BELOW_S
+    if programs.is_program(workload):
+        if any(mode != m.AS_IS for mode in given.get("modes", ())):
+            raise UsageError(
+                f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
+                hint=f"write model = torch.compile(model) in it; kgprof sweep {workload} then tries its modes",
+            )
+        if not given.get("passes"):
+            given["timing_below_s"] = TIMED_BELOW_S
     given["passes"] = passes_of(workload, given)
     rounds = given.get("rounds", DEFAULTS.rounds)
     if rounds > 1 and programs.is_program(workload):

@@ -452,12 +452,12 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
 def _often(event: Sync) -> str:
     """In whole events: "once per step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
     if not event.steps:
-        return f"{event.events} times in the program"
+        return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest:
-        return "once per step" if each == 1 else f"{each} times per step"
-    steps = f"{event.calls} of {event.steps}" if event.calls < event.steps else f"{event.steps}"
-    return f"in {steps} steps" if event.events == event.calls else f"{event.events} times in {steps} steps"
+        return "once per step" if each == 1 else f"{each:,} times per step"
+    steps = f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"
+    return f"in {steps} steps" if event.events == event.calls else f"{event.events:,} times in {steps} steps"
 
 
 def _identity(event: Sync) -> str:

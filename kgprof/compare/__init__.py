@@ -137,10 +137,9 @@ def method_of(in_turn: m.InTurn | None) -> str:
     after = f"{', '.join(map(str, early))} and {last}" if early else str(last)
     limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
     return (
-        f"times: a round is a fresh process of each side on warm caches; both measure in turn, at most {last} rounds "
-        f"per side. After {after} rounds per side an interval is taken over the differences within the pairs, and the "
-        f"recording ends as soon as each limit ({limits}) lies outside its interval. The intervals of all these looks "
-        "together hold the true ratio with 95 % (repeated confidence intervals with alpha spending)"
+        f"times: a round is a fresh process per side, with warm caches; both take turns. After {after} rounds per side "
+        f"kgprof looks at the differences within the pairs and stops as soon as each limit ({limits}) is decided. "
+        "The intervals allow for looking several times: together they are right with 95 %"
     )
 
 

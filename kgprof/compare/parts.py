@@ -53,7 +53,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- the traces: kernels
 
 
-_Place = Callable[[str], m.Location | None]  # of a kernel the first line that it computes
+_Place = Callable[[str], m.Location | None]  # of a kernel the first line that is new in head, else its first
 
 
 def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: str) -> tuple[Part, ...]:
@@ -63,7 +63,14 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     worked = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
     computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
     stayed = [kernel for kernel in computing if kernel.before > 0 and kernel.after > 0]
-    place = {plain_name(row.name): row.lines[0] for row in reversed(head.kernels.rows) if row.lines}.get
+    known = {(plain_name(row.name), line.function, line.line) for row in base.kernels.rows for line in row.lines}
+    place = {
+        (name := plain_name(row.name)): next(
+            (line for line in row.lines if (name, line.function, line.line) not in known), row.lines[0]
+        )
+        for row in reversed(head.kernels.rows)
+        if row.lines
+    }.get
     work = (
         *_copies([kernel for kernel in worked if kernel.kind is m.KernelKind.COPY], place),
         *_launched(stayed, place),

@@ -30,6 +30,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 # Where several apply, the first of these leads.
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+HOW_TO_COMPILE = ("--mode default compiles the step", "write model = torch.compile(model) in the script")
 
 
 def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> tuple[int, ...]:
@@ -126,6 +127,7 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     for run in profile.runs:
         if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
             why = f" ({known})" if (known := nothing_captured(run)) else ""
+            why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
     return silent
 
@@ -142,7 +144,7 @@ def verdict(
     status, lead = {
         EXIT_GATE_FAILED: (m.VerdictStatus.FAILED, "gate failed"),
         EXIT_WORKLOAD: (m.VerdictStatus.FAILED, "no verdict, the workload failed"),
-        EXIT_NOTHING_MEASURED: (inconclusive, "no verdict, nothing was compiled"),
+        EXIT_NOTHING_MEASURED: (inconclusive, "no verdict"),
         EXIT_INTERRUPTED: (inconclusive, "no verdict, interrupted"),
         EXIT_INCONCLUSIVE: (inconclusive, "no verdict, not everything was observed"),
     }[reasons[0].exit_code]

@@ -139,7 +139,7 @@ def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: b
     On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
     """
     if baseline is None:
-        return m.Skipped(reason="no run is declared as the baseline")
+        return m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
     if run.key == baseline.key:
         return m.Skipped(reason="this run is the baseline")
     if results_differ:

@@ -257,7 +257,7 @@ PASSES: Mapping[PassName, Pass] = {
             kind=TimingPass,
             module="timing",
             reruns=True,
-            not_in_script="a script runs once, under instruments; add timing to --passes to run it again",
+            not_in_script="a script runs once, under instruments; to rerun it: --passes compile,memory,trace,timing",
         ),
         Pass(name=PassName.TRACE, kind=TracePass, module="torch_profiler", trace_file="trace.json.gz", listens=True),
         Pass(
@@ -265,7 +265,7 @@ PASSES: Mapping[PassName, Pass] = {
             kind=HostPass,
             module="host_profiler",
             reruns=True,
-            not_in_script="a script runs once, without cProfile; add host to --passes to run it again",
+            not_in_script="a script runs once, without cProfile; to rerun it: --passes compile,memory,trace,host",
         ),
         Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
             name=PassName.STACK,
@@ -273,7 +273,7 @@ PASSES: Mapping[PassName, Pass] = {
             module="stack_profiler",
             trace_file="stack_trace.json.gz",
             reruns=True,
-            not_in_script="a script runs once, without stacks; add stack to --passes to run it again",
+            not_in_script="a script runs once, without stacks; to rerun it: --passes compile,memory,trace,stack",
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
             name=PassName.KERNELS,

@@ -32,6 +32,7 @@ from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
 from kgprof.workloads import programs
 
+AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped(reason="there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
@@ -203,9 +204,9 @@ class Recorder:
             why = "the program only launches other processes and has no step to time"
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again automatically"
-            why = f"{limit}; this one took {took_s:.0f} s (add timing to --passes)"
+            why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike
-            why = "launched ranks are not run again automatically (add timing to --passes)"
+            why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
         timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)

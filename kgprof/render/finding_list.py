@@ -30,8 +30,8 @@ class Grouped(View, frozen=True, kw_only=True):
 
     @property
     def times(self) -> str:
-        """How often in a run; empty for once, or where the words say it."""
-        return times([finding.count for finding in self.members], self.first.message)
+        """How often in a run; empty for once, or where the words say it, as a sync's do."""
+        return "" if self.first.reads else times([finding.count for finding in self.members], self.first.message)
 
     @property
     def cost(self) -> str:

@@ -97,7 +97,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
     return {
         "tiles": tuple(tiles),
         "unit": by_speed.unit.name if by_speed else "",
-        "bars": () if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
+        "bars": () if compared or by_speed is None or len(by_speed.runs) < 2 else tuple(_bars(by_speed, runs, limits)),
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
         "steps": () if compared else tuple(_steps(profile, found, limits)),
         "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
@@ -132,7 +132,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         if isinstance(first.economics, m.Economics):
             cold = first.economics.cold
             steps = plural(round(cold.steps), "step") if isinstance(cold, m.BreakEven) else ""
-            never = first.economics.verdict is not m.Payoff.PAYS
+            never = first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER)
             below = f"pays off after {steps}" if steps else "not paid back" if never else below
         value = duration(1e6 * first.compile.first_call_s)
         yield Tile(label="First call", value=value, below=below, leads_to="compile")

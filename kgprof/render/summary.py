@@ -344,13 +344,7 @@ def without_constants(table: Table) -> tuple[Table, str]:
 
 
 def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    """Run and note; of a script what was counted as a step."""
-    notes = []
-    for run in runs:
-        if run.script is not None and run.script.step:
-            notes.append((run.key.slug, f"a step is {run.script.step}; {run.script.steps:,} counted"))
-        notes += [(run.key.slug, note) for note in run.notes]
-    return tuple(notes)
+    return tuple((run.key.slug, note) for run in runs for note in run.notes)
 
 
 def strategies(profile: m.Profile) -> tuple[Fact, ...]:

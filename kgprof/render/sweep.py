@@ -280,7 +280,9 @@ def _rungs(ladder: m.Ladder) -> Table:
         status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
         rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, _own(found)))
     headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, "the workload's own comparison")
-    return plain("Each rung of the ladder", headings, rows, words=4)
+    table = plain("Each rung of the ladder", headings, rows, words=4)
+    declared = any(isinstance(found, m.RungResult) and found.agreement is not None for _, found in ladder.rungs)
+    return table if declared else table.only(*headings[:-1])
 
 
 def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:

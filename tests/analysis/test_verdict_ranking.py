@@ -114,6 +114,14 @@ def test_a_slow_first_evaluation_is_a_note_where_all_samples_lie_apart() -> None
     assert any("first evaluation took 1.60 times" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("step_us", "notes"), [((900.0, 1000.0, 1100.0), 0), ((900.0, 1000.0, 30_000.0), 1)])
+def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(step_us: tuple[float, ...], notes: int) -> None:
+    found = ranked(stepping(FUSED, *step_us))
+
+    assert found.text == "fused.default takes 1.00 ms/step"
+    assert len([note for note in found.notes if "the machine was busy" in note]) == notes
+
+
 # ---------------------------------------------------------------- over several processes
 
 

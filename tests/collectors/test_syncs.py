@@ -256,6 +256,7 @@ def test_every_cause_has_words() -> None:
         (read(each=3), 3.0, 5, "3 times per step"),
         (read(calls=range(0, CALLS, 5)), 0.2, 1, "in 1 of 5 steps"),
         (read(each=2, calls=range(2, 5)), 0.8, 2, "4 times in 2 of 5 steps"),
+        (read(each=700, calls=range(2, 5)), 280.0, 2, "1,400 times in 2 of 5 steps"),
     ],
 )
 def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:

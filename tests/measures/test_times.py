@@ -112,7 +112,9 @@ def test_speedup_says_why_there_is_none() -> None:
     lost = died(EAGER)
 
     assert times.speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
-    assert times.speedup(run(FUSED), None) == Skipped(reason="no run is declared as the baseline")
+    assert times.speedup(run(FUSED), None) == Skipped(
+        reason="no run is declared as the baseline; add --mode eager to compare with eager"
+    )
     assert times.speedup(died(FUSED), baseline) == died(FUSED).timing
     assert times.speedup(run(FUSED), lost) == Skipped(
         reason="the baseline has no time: the run was killed during timing: SIGKILL"

@@ -239,6 +239,9 @@ def test_processes_that_it_starts_are_not_watched_and_do_not_run_it_again(tmp_pa
             doubled(torch.ones(3))
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.map(seen, [1]))
+            worker = multiprocessing.get_context("spawn").Process(target=seen, args=(2,))
+            worker.start()
+            worker.join()
             asks = "import sys; print('kgprof' in sys.modules, sys.flags.safe_path)"
             print(subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True).stdout, end="")
             for batch in torch.utils.data.DataLoader(torch.ones(2, 3), num_workers=1):
@@ -255,6 +258,7 @@ def test_processes_that_it_starts_are_not_watched_and_do_not_run_it_again(tmp_pa
     assert done.exit.outcome == "ok", done.run.log
     assert done.echoed == "[(1, True, '__mp_main__')]\nFalse False\nparent\n"
     assert done.script.steps == 4
+    assert "seen (program.py:10) ran in processes of its own" in done.notes
     assert not list(tmp_path.glob("**/.partial-*"))
 
 
@@ -305,7 +309,7 @@ doubled(torch.ones(4))
     assert done.compiled.capture_unavailable == (
         Unavailable(capture="torch logs", why="the program called torch._logging.set_logs itself", incomplete=True),
     )
-    assert "the program itself set TORCHINDUCTOR_MAX_AUTOTUNE" in done.notes
+    assert "the program, or a library of it, set TORCHINDUCTOR_MAX_AUTOTUNE" in done.notes
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
 
 
