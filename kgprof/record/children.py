@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
+from kgprof.record.fork_server import Forked, ForkServer
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 from kgprof.record.turns import FIRST, IN_TURN_FROM
@@ -217,7 +218,7 @@ def _adopting() -> Iterator[Callable[[], None]]:
                 parent, session = int(fields[1]), int(fields[3])  # proc(5), from the third field on
                 if parent == os.getpid() and session != os.getsid(0):
                     found.add(int(stat.parent.name))
-        return found
+        return {pid for pid in found if not any(server.is_process(pid) for server in _servers)}
 
     def end() -> None:
         until = time.monotonic() + DRAIN_S
@@ -237,6 +238,48 @@ def _adopting() -> Iterator[Callable[[], None]]:
         yield end
     finally:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+# ---------------------------------------------------------------- forked from a process that has imported torch
+
+FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)
+_servers: list[ForkServer] = []
+
+
+@contextlib.contextmanager
+def imports_shared() -> Iterator[None]:
+    """Within, children of a function are forked from a process that has imported torch, where that can be done."""
+    if sys.platform != "linux":
+        yield
+        return
+    with ForkServer() as server:
+        _servers.append(server)
+        try:
+            yield
+        finally:
+            _servers.remove(server)
+
+
+def _forked(
+    job: Job,
+    command: Sequence[str],
+    arguments: tuple[str, str],
+    environment: Mapping[str, str],
+    events: int,
+    signals: Signals,
+) -> Forked | None:
+    """``arguments``: the folder of kgprof, the file of the job."""
+    if not _servers or job.task not in FORKED or job.checkout is not None:
+        return None
+    home, job_file = arguments
+    return _servers[-1].start(
+        [*command, BOOTSTRAP.format("fork_server"), home],
+        [job_file],
+        environment,
+        events,
+        compiles=job.key is not None and job.key.mode in m.COMPILED_MODES and not job.options.backend,
+        given_up=lambda: signals.came is not None,
+    )
 
 
 class _Child:
@@ -269,9 +312,13 @@ class _Child:
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
+        command = [sys.executable, *options]
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, *options, code.format("child"), home, str(job_file), str(writing)],
+            forked = None if pass_fds else _forked(job, command, (home, str(job_file)), environment, writing, signals)
+            if forked is not None:
+                self._log.feed(_servers[-1].said)
+            self._process: subprocess.Popen[bytes] | Forked = forked or subprocess.Popen(
+                [*command, code.format("child"), home, str(job_file), str(writing)],
                 cwd=None if job.checkout is None else job.checkout.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

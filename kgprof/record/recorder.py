@@ -6,6 +6,7 @@ child, and what was measured by then stands in the Recording.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
@@ -53,7 +54,11 @@ def record(
     killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
     """
     refuse_other_platforms()
-    with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
+    is_program = programs.is_program(options.workload)
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
+        if not is_program:
+            stack.enter_context(children.imports_shared())
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
@@ -66,7 +71,7 @@ def record(
         progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
             for key in plan.runs:
-                if programs.is_program(options.workload):
+                if is_program:
                     session.run_program(key)
                 elif session.measure(key):
                     session.probe(key)
