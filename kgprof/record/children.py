@@ -43,7 +43,6 @@ TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DRAIN_S = 5.0  # for the pipes of a child that has ended
-HASH_LETTERS = 2  # that name a folder of Inductor's cache (torch/_inductor/codecache.py: get_path)
 
 # -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
 # folder that the parent has it from, which need not be installed.
@@ -162,14 +161,12 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
 class Caches:
     """Private caches of Inductor and Triton, cold where ``folder`` is not there yet; deleted on exit unless ``kept``.
 
-    ``seed`` holds files that are copied into cold ones. With ``lower_anew`` no graph is found in warm ones, only
-    machine code and what was tuned; the next child finds the graphs again.
+    ``seed`` holds files that are copied into cold ones.
     """
 
     folder: Path
     seed: Path | None = None
     kept: bool = False  # for another child, which finds them warm
-    lower_anew: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
@@ -182,27 +179,12 @@ class Caches:
     def __enter__(self) -> Caches:
         if self.seed is not None and self.seed.is_dir() and not self.folder.exists():
             shutil.copytree(self.seed, self.folder / "inductor")
-        if self.lower_anew and self.folder.is_dir():
-            (self.folder / "graphs").mkdir()
-            for cache in self._graph_caches():
-                cache.rename(self.folder / "graphs" / cache.name)
         return self
 
     def __exit__(self, *_: object) -> None:
         # The processes that could still write here are gone; a file that one of them just removed is no error.
         if not self.kept:
             shutil.rmtree(self.folder, ignore_errors=True)
-        elif self.lower_anew and (self.folder / "graphs").is_dir():
-            for cache in self._graph_caches():
-                shutil.rmtree(cache, ignore_errors=True)
-            (self.folder / "inductor").mkdir(exist_ok=True)  # a workload may have removed it
-            for cache in (self.folder / "graphs").iterdir():
-                cache.rename(self.folder / "inductor" / cache.name)
-            (self.folder / "graphs").rmdir()
-
-    def _graph_caches(self) -> list[Path]:
-        """Every folder but those of generated files, which are named by the first two letters of their hashes."""
-        return [path for path in (self.folder / "inductor").glob("*/") if len(path.name) != HASH_LETTERS]
 
 
 @contextlib.contextmanager
@@ -277,7 +259,7 @@ def _forked(
         [job_file],
         environment,
         events,
-        compiles=job.key is not None and job.key.mode in m.COMPILED_MODES and not job.options.backend,
+        compiles=job.key is not None and job.key.mode != m.EAGER and not job.options.backend,
         given_up=lambda: signals.came is not None,
     )
 

@@ -1,6 +1,6 @@
 """What each graph that Inductor compiles replaces, moves, allocates and saves, as its GraphLowering and wrapper say.
 
-Watched in the second process of a run, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
+Watched beside COMPILE, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
 tensors without data to count what eager mode would dispatch; ``_compile_fx_inner`` is given AOTAutograd's forward and
 backward; and ``GraphLowering.codegen`` ends when kernels are generated and buffers planned. All three have these names
 in torch 2.11 to 2.13.

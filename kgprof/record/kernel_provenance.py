@@ -2,7 +2,7 @@
 
 Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it as an artifact of
 the structured trace: "kernel name:number of the call" -> stacks, one for each operation that went into the kernel. Its
-names are the trace's names. Watched in the second process of a run, because it makes compiling longer.
+names are the trace's names. Watched in the first process of a run, beside COMPILE's listeners.
 
 And how many bytes and operations each call takes. Inductor calls one function for every kernel that it writes a call
 of, to note where it came from; that function is watched here, because at that moment the nodes with their index
@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace as replaced
 
@@ -29,9 +29,6 @@ from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import LogListener, Source, replace
-
-if TYPE_CHECKING:
-    from kgprof.record.eager_calls import EagerCalls
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
@@ -45,7 +42,6 @@ SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin wher
 # Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
-NO_STAGES = m.Skipped(reason="kernels are not compiled a second time while a program waits")
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
@@ -66,12 +62,11 @@ class KernelProvenance(Source):
         self._keys = {""}
         self._graphs = GraphWatch()
 
-    def answer(self, eager: EagerCalls, stages: m.TritonStages | m.Skipped = NO_STAGES) -> m.KernelOrigins | m.Skipped:
-        """For the Recording, with what is called outside of compiled code."""
-        if origins := (*self.origins, *eager.origins()):
-            return m.KernelOrigins(origins=origins, left_out=self.left_out, graphs=self._graphs.answer(), stages=stages)
-        why = (self.unavailable or "Inductor generated no code", eager.unavailable or "no step's operators were seen")
-        return m.Skipped(reason="; ".join(why))
+    def answer(self) -> m.KernelOrigins | m.Skipped:
+        """For the Recording; what is called outside of compiled code comes beside it (EagerCalls.beside)."""
+        if not self.origins:
+            return m.Skipped(reason=self.unavailable or "Inductor generated no code")
+        return m.KernelOrigins(origins=tuple(self.origins), left_out=self.left_out, graphs=self._graphs.answer())
 
     def listen(self, undo: ExitStack) -> None:
         try:

@@ -359,7 +359,7 @@ class Recorder:
             round=number,
             slice_steps=slice_steps,
             kernels=kernels,
-            code_cached=caches.lower_anew and caches.folder.is_dir(),
+            code_cached=task is Task.PROBE and caches.folder.is_dir(),
             plan=self.plan,
             checkout=self._checkout,
         )
@@ -408,7 +408,7 @@ class Recorder:
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as compile time.
 
-        A further round, and a script's rerun, find those of the run's first process warm, and child B its machine code.
+        Child B, a further round and a script's rerun find those of the run's first process warm.
         """
         options = self.header.options
         probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
@@ -421,5 +421,4 @@ class Recorder:
             seed=self._scratch / PROBE_CACHE,
             extra={"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {},
             kept=shared and (task is not last or number < options.rounds),
-            lower_anew=task is Task.PROBE,
         )
