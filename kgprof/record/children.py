@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,8 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record.fork_server import Forked, ForkServer
+from kgprof.record import fork_server
+from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 from kgprof.record.turns import FIRST, IN_TURN_FROM
@@ -37,6 +38,7 @@ from kgprof.signals import Signals, catches, words
 OnPhase = Callable[[str], None]
 Echo = Callable[[bytes], None]
 
+FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
@@ -200,7 +202,7 @@ def _adopting() -> Iterator[Callable[[], None]]:
                 parent, session = int(fields[1]), int(fields[3])  # proc(5), from the third field on
                 if parent == os.getpid() and session != os.getsid(0):
                     found.add(int(stat.parent.name))
-        return {pid for pid in found if not any(server.is_process(pid) for server in _servers)}
+        return {pid for pid in found if not fork_server.is_server(pid)}
 
     def end() -> None:
         until = time.monotonic() + DRAIN_S
@@ -220,48 +222,6 @@ def _adopting() -> Iterator[Callable[[], None]]:
         yield end
     finally:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-# ---------------------------------------------------------------- forked from a process that has imported torch
-
-FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)
-_servers: list[ForkServer] = []
-
-
-@contextlib.contextmanager
-def imports_shared() -> Iterator[None]:
-    """Within, children of a function are forked from a process that has imported torch, where that can be done."""
-    if sys.platform != "linux":
-        yield
-        return
-    with ForkServer() as server:
-        _servers.append(server)
-        try:
-            yield
-        finally:
-            _servers.remove(server)
-
-
-def _forked(
-    job: Job,
-    command: Sequence[str],
-    arguments: tuple[str, str],
-    environment: Mapping[str, str],
-    events: int,
-    signals: Signals,
-) -> Forked | None:
-    """``arguments``: the folder of kgprof, the file of the job."""
-    if not _servers or job.task not in FORKED or job.checkout is not None:
-        return None
-    home, job_file = arguments
-    return _servers[-1].start(
-        [*command, BOOTSTRAP.format("fork_server"), home],
-        [job_file],
-        environment,
-        events,
-        compiles=job.key is not None and job.key.mode != m.EAGER and not job.options.backend,
-        given_up=lambda: signals.came is not None,
-    )
 
 
 class _Child:
@@ -290,31 +250,17 @@ class _Child:
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
-        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
-        home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
-        command = [sys.executable, *options]
         try:
-            forked = None if pass_fds else _forked(job, command, (home, str(job_file)), environment, writing, signals)
-            if forked is not None:
-                self._log.feed(_servers[-1].said)
-            self._process: subprocess.Popen[bytes] | Forked = forked or subprocess.Popen(
-                [*command, code.format("child"), home, str(job_file), str(writing)],
-                cwd=None if job.checkout is None else job.checkout.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
-                pass_fds=(writing, *pass_fds),
-                env=environment,
-                start_new_session=True,
-            )
+            self._process, said = self._started(job, str(job_file), environment, writing, pass_fds)
         except OSError:
             events.close()
             self._log.close()
             raise
         finally:
             os.close(writing)
+        self._log.feed(said)
         self._began = time.monotonic()
         logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
         emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
@@ -323,6 +269,30 @@ class _Child:
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
             thread.start()
+
+    def _started(
+        self, job: Job, job_file: str, environment: Mapping[str, str], events: int, pass_fds: tuple[int, ...]
+    ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:
+        """The process, and what was printed before it began."""
+        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
+        home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
+        if job.task in FORKED and job.checkout is None:
+            server = [sys.executable, *options, code.format("fork_server"), home]
+            compiles = job.key is not None and job.key.mode != m.EAGER and not job.options.backend
+            forked = fork_server.forked(server, job_file, environment, events, self._signals, compiles)
+            if forked is not None:
+                return forked
+        new = subprocess.Popen(
+            [sys.executable, *options, code.format("child"), home, job_file, str(events)],
+            cwd=None if job.checkout is None else job.checkout.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
+            pass_fds=(events, *pass_fds),
+            env=environment,
+            start_new_session=True,
+        )
+        return new, b""
 
     def wait(self, timeout_s: float, on_timeout: Callable[[int], None]) -> Ended:
         """Until it ends, its time is up, or a signal came; nothing that it started is left then."""

@@ -24,7 +24,7 @@ from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError,
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import children, foreign, ranks, store
+from kgprof.record import children, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
@@ -58,7 +58,7 @@ def record(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
         if not is_program:
-            stack.enter_context(children.imports_shared())
+            stack.enter_context(fork_server.imports_shared())
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)

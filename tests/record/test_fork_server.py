@@ -19,7 +19,7 @@ import pytest
 from kgprof import progress
 from kgprof.model import Exit, MemoryPass, Options, Outcome, PassName, TensorRecords
 from kgprof.reading import layout, recordings
-from kgprof.record import children, recorder
+from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Caches, Ended
 from kgprof.record.job import Job, Task
 from tests.cli.test_endings import left
@@ -88,7 +88,7 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plans:
 
 def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
     new = plans.run(FACTS)
-    with children.imports_shared():
+    with fork_server.imports_shared():
         ended = [plans.run(FACTS) for _ in range(2)]
 
     assert [one.exit.outcome for one in (new, *ended)] == [Outcome.OK] * 3
@@ -101,7 +101,7 @@ def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
 def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
-    with children.imports_shared():
+    with fork_server.imports_shared():
         dead = plans.run(f"import os, signal; os.kill(os.getpid(), signal.{name})").exit
         after = plans.run(FACTS).exit
 
@@ -110,7 +110,7 @@ def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
 
 
 def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plans) -> None:
-    with children.imports_shared():
+    with fork_server.imports_shared():
         ended = plans.run("import atexit; atexit.register(print, 'at the end'); print('here'); 1 / 0")
 
     log = plans.log.read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plan
         def hanging(): time.sleep(3600)
         hanging()
     """
-    with children.imports_shared():
+    with fork_server.imports_shared():
         ended = plans.run(program, timeout_s=20.0)
 
     log = plans.log.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_it(plans: Plans) -> None:
 
     pressing = threading.Thread(target=press)
     pressing.start()
-    with children.imports_shared():
+    with fork_server.imports_shared():
         ended = plans.run("import time; print('here', flush=True); time.sleep(3600)")
     pressing.join()
 
@@ -158,13 +158,13 @@ def test_ctrl_c_ends_it(plans: Plans) -> None:
 def test_a_server_that_is_gone_and_another_environment_cost_an_import(
     plans: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with children.imports_shared():
+    with fork_server.imports_shared():
         plans.run(FACTS)
         monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read while torch is imported
         plans.run(FACTS)
         monkeypatch.undo()
         monkeypatch.setenv("KGPROF_OUT", str(plans.folder / "facts.jsonl"))
-        (server,) = (one._server for one in children._servers)
+        (server,) = (one.process for one in fork_server._servers)
         assert server is not None
         server.kill()
         ended = plans.run(FACTS)
