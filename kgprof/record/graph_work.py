@@ -214,11 +214,13 @@ def eager_work(
     """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results would."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    # Called, a module of FX is compiled to Python; then the caches' key of the graph is another one.
+    run = torch.fx.Interpreter(model).run if isinstance(model, torch.fx.GraphModule) else model
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             arguments = [_without_data(one) for one in inputs]
             with _Counted() as forward:
-                results = model(*arguments)
+                results = run(*arguments)
             roots = [one for one in tree_leaves(results) if isinstance(one, torch.Tensor) and one.requires_grad]
             gradients = [torch.ones_like(one) for one in roots]
             with _Counted() as backward:

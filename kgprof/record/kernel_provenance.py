@@ -34,6 +34,7 @@ TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
+LEVEL = "provenance_tracking_level"
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
 WATCHED = "set_kernel_post_grad_provenance_tracing"
@@ -79,6 +80,7 @@ class KernelProvenance(Source):
         LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
+        undo.enter_context(CachedAsEver())
         undo.enter_context(self._graphs)
         undo.enter_context(KernelWatch(self._work.__setitem__, self._graphs))
         undo.enter_context(FallbackProvenance())
@@ -149,6 +151,36 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
         return None
     last = inside[-1]
     return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+
+
+class CachedAsEver(Source):
+    """While entered, the caches hold what they would hold without provenance, under the same keys.
+
+    torch 2.13 puts the level into the key of a graph and the stacks into what is kept of it. So another process, which
+    does not track it, would compile the graph again.
+    """
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
+            graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+            key_of, prepare = details.__init__, graph.prepare_for_serialization
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch keeps graphs in another way ({error})"
+            return
+
+        def keyed(this: Any, *args: Any, **named: Any) -> None:
+            key_of(this, *args, **named)
+            if hasattr(this, LEVEL):
+                setattr(this, LEVEL, 0)
+
+        def prepared(this: Any) -> Any:
+            for name in (name for name in vars(this) if name.startswith("inductor_provenance_")):
+                setattr(this, name, None)
+            return prepare(this)
+
+        replace(details, "__init__", keyed, undo)
+        replace(graph, "prepare_for_serialization", prepared, undo)
 
 
 class FallbackProvenance(Source):
