@@ -213,7 +213,7 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[Unavailable, ...] = ()
     graphs: tuple[HandmadeGraph, ...] = ()  # that a script recorded itself
-    code_cached: bool = False  # graphs were captured and lowered anew, their machine code was in the caches of COMPILE
+    code_cached: bool = False  # graphs were captured anew, and what COMPILE made of them was in its caches
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -239,7 +239,7 @@ class Pass:
     name: PassName
     kind: type[Any]  # its Struct
     module: str  # of kgprof.record, whose ``measure(run)`` makes it
-    in_probe: bool = False  # made in child B, which compiles under the probes; else in child A
+    in_probe: bool = False  # made in child B, which captures anew under the probes; else in child A
     trace_file: str = ""  # the Kineto trace beside it
     by_default: bool = True  # made where --passes names none
     listens: bool = False  # to a script, in the one run that it has

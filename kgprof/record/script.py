@@ -334,7 +334,7 @@ class Capture:
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
-                origins = self._provenance.answer(self._eager)
+                origins = self._eager.beside(self._provenance.answer())
                 store.write_json(place.folder / layout.KERNEL_ORIGINS, origins)
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
