@@ -30,7 +30,7 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
-from kgprof.render import next_steps
+from kgprof.render import practices
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
@@ -105,7 +105,7 @@ def ended(profile: m.Profile, page: Path, outputs: tuple[Output, ...], context: 
     if not quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not quiet:
-        actions = (f"{what}; fix: {fix}" for what, fix, _ in next_steps.lines(profile))
+        actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         for sentence in (*profile.verdict.sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)

@@ -12,7 +12,7 @@ from kgprof.analysis import analyse
 from kgprof.model import Action, Profile, Recording, Saving, ScriptRun, Skipped
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
-from kgprof.render.finding_groups import grouped
+from kgprof.render.finding_list import grouped
 from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written_device import launched_in, steps, traced
 from tests.collectors.written_syncs import STEADY_FROM

@@ -1,4 +1,4 @@
-"""A small GPT trained by two processes with DistributedDataParallel, under autocast: torchrun --nproc-per-node 2 gpt_ddp.py
+"""A small GPT trained by two processes with DistributedDataParallel, under autocast: torchrun --nproc-per-node 2 FILE
 
 FIX: "compiled" in it has torch.compile on the wrapped model; "float32" in it takes autocast away.
 """
