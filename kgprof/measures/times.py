@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from kgprof import model as m
-from kgprof.wording import figure
+from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
@@ -177,7 +177,7 @@ def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str
     high: float | m.Skipped
     fewest = min(baseline.samples, run.samples)
     if fewest < FEWEST_FOR_A_RATIO_RANGE:
-        low = high = m.Skipped(reason=f"n = {fewest}, no spread")
+        low = high = m.Skipped(reason=plural(fewest, "sample"))
     elif basis == "step":  # steps are many and have outliers, whole evaluations are few
         low, high = baseline.p10 / run.p90, baseline.p90 / run.p10
     else:

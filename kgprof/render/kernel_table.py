@@ -100,7 +100,7 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
 
 
 def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
-    """By cause, and where the host had not asked by what it did instead; or why that is not known."""
+    """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not known."""
     idle, units = kernels.idle, ("\N{MICRO SIGN}s per step", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kgprof import model as m
 from kgprof.wording import figure as figure
+from kgprof.wording import plural
 
 DASH = "\N{EN DASH}"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -84,9 +85,9 @@ def ranged(time: m.Spread, scale: float = 1.0) -> str:
 
 def sampled(time: m.Spread) -> str:
     """The number of samples, and what the range is of where it is not p10 to p90."""
-    said = f"n = {count(time.samples)}"
     if time.samples < FEWEST_FOR_A_RANGE:
-        return f"{said}, no spread"
+        return plural(time.samples, "sample")
+    said = f"n = {count(time.samples)}"
     return said if time.samples >= FEWEST_FOR_PERCENTILES else f"{said}, {EXTREMES}"
 
 

@@ -330,9 +330,8 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     headings = ("activity", f"mean {unit}/step", "of the step", f"median {unit} (min to max)", "calls/step")
     yield plain(f"CPU time per step of {name}", headings, rows, style="")
     yield (
-        f"Each moment of the thread that takes the steps belongs to the innermost event that was open; "
-        f"{plural(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
-        "most where calls are many."
+        f"Self time on the main thread over {plural(host.steps, 'step')} of the {kernels.measured_in.upper()} pass. "
+        "The profiler slows every activity, those with many calls most."
     )
     if host.other_threads_us:
         time = f"{figure(host.other_threads_us)} \N{MICRO SIGN}s per step"

@@ -103,7 +103,7 @@ def test_speedup_of_what_was_measured_once_has_no_range() -> None:
 
     found = times.speedup(run(FUSED, evaluation_s=0.2), once)
 
-    gone = Skipped(reason="n = 1, no spread")
+    gone = Skipped(reason="1 sample")
     assert found == Speedup(ratio=pytest.approx(2.5), low=gone, high=gone, basis="whole evaluation")
 
 

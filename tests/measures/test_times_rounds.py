@@ -186,7 +186,7 @@ def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_o
     assert list(cells)[:3] == ["ms/step", "ms/candidate", "ms/candidate, all processes"]
     assert (cells["ms/candidate"].text, cells["ms/candidate"].details) == (
         "0.0260",
-        ("n = 2, no spread", "38,462 candidates/s"),
+        ("2 samples", "38,462 candidates/s"),
     )
     assert (cells["ms/candidate, all processes"].text, cells["ms/candidate, all processes"].details) == (
         "0.0300",

@@ -11,8 +11,8 @@ from kgprof.render.quantity import of_speedup, ranged, sampled
 @pytest.mark.parametrize(
     ("samples", "range_", "words"),
     [
-        (1, "", "n = 1, no spread"),
-        (2, "", "n = 2, no spread"),
+        (1, "", "1 sample"),
+        (2, "", "2 samples"),
         (3, "1.00–9.00", "n = 3, min–max"),  # noqa: RUF001 - the dash of a range
         (9, "1.00–9.00", "n = 9, min–max"),  # noqa: RUF001
         (10, "2.00–8.00", "n = 10"),  # noqa: RUF001
@@ -34,7 +34,7 @@ def test_a_range_is_what_the_number_of_samples_can_carry(samples: int, range_: s
 
 
 def test_a_speedup_without_range_says_why() -> None:
-    gone = Skipped(reason="n = 1, no spread")
+    gone = Skipped(reason="1 sample")
 
-    assert of_speedup(Speedup(ratio=2.0, low=gone, high=gone, basis="step")) == "n = 1, no spread"
+    assert of_speedup(Speedup(ratio=2.0, low=gone, high=gone, basis="step")) == "1 sample"
     assert of_speedup(Speedup(ratio=2.0, low=1.5, high=3.0, basis="step")) == "1.50–3.00"  # noqa: RUF001
