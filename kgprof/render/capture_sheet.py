@@ -37,6 +37,13 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
     left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
+    cases = Section(
+        title="Cases",
+        intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
+        blocks=(_table(report), *left),
+    )
+    # Where no case could be run, all have the reason that the verdict gives.
+    sections = (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
     facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
@@ -44,17 +51,8 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         verdict=verdict,
         trust=trust,
         facts=facts,
-        pictures=tuple(_pictures(report)),
-        sections=(
-            *recommended,
-            Section(
-                title="Cases",
-                intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-                blocks=(_table(report), *left),
-            ),
-            *_details(report),
-            Section(title="Method", blocks=_METHOD),
-        ),
+        pictures=tuple(_pictures(report)) if report.tried else (),
+        sections=(*recommended, *sections),
     )
 
 
