@@ -15,7 +15,6 @@ from kgprof.reading.evidence import Evidence
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
-RARE = 0.1  # of the steps: what is read more rarely, to log it, is already what the remedy asks for
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
@@ -48,11 +47,14 @@ def _found(
 ) -> Iterator[m.Action]:
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
-        if finding.run not in (run.key, None) or finding.accepted or rule.topic in NOT_ABOUT_SPEED:
+        # An eager script has its line to compile it with, which comes after all else.
+        uncompiled = rule.topic is m.Topic.COVERAGE and finding.run is None and bool(finding.fix)
+        unsuited = rule.topic in NOT_ABOUT_SPEED and not uncompiled
+        if finding.run not in (run.key, None) or finding.accepted or unsuited:
             continue
         saves = _bound(finding, rule, idle_us)
         if isinstance(saves, m.Skipped):
-            if not _asks_for_something(finding):
+            if not uncompiled and not _asks_for_something(finding):
                 continue
         elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
             continue
@@ -72,7 +74,7 @@ def _found(
 def _asks_for_something(finding: m.Finding) -> bool:
     """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is a warning there."""
     if (reads := finding.reads) is not None and reads.steps:
-        often = reads.in_steps > RARE * reads.steps
+        often = reads.in_steps > syncs.SELDOM * reads.steps
         return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
     return finding.level is not m.Level.NOTE
 
