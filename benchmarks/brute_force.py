@@ -27,6 +27,11 @@ does not run here is named and left out.
 A process is in the file as soon as it has ended. The same command goes on where it stopped, in as many sittings as one
 likes; a sitting ends after --minutes, a process that runs then is ended and runs again in the next one. The compiler's
 caches stay beside the file in FILE.caches, which can be deleted at any time.
+
+A machine with many cores measures several workloads at once, each on cores of its own and into a file of its own:
+
+    OMP_NUM_THREADS=1 taskset -c 16-17 python benchmarks/brute_force.py /tmp/brute/fusion.json /tmp/brute/fusion
+    python benchmarks/brute_force.py benchmarks/results/brute_force_cpu.json --merge /tmp/brute/*.json
 """
 
 from __future__ import annotations
@@ -163,7 +168,7 @@ def ratio_of(totals: Sequence[float], others: Sequence[float]) -> tuple[float, f
 
 
 def line(name: str, kept: dict[str, Any]) -> str:
-    if not (found := kept["found"]):
+    if not (found := kept.get("found")):
         ended = "".join(f"; {cell} {each['failed']}" for cell, each in kept["cells"].items() if each["failed"])
         return f"{name}: not measured in {FEWEST} rounds yet{ended}"
     ratio, low, high = found["ratio"]
@@ -174,14 +179,41 @@ def line(name: str, kept: dict[str, Any]) -> str:
     return f"{name}: {'right' if found['right'] else 'WRONG'}; {compared}; {found['rounds']} rounds"
 
 
+def merged(files: Sequence[Path]) -> dict[str, Any]:
+    """Several FILEs as one. A workload stands in one of them only."""
+    whole: dict[str, Any] = {"sittings": [], "workloads": {}}
+    for file in files:
+        part = json.loads(file.read_text())
+        if twice := whole["workloads"].keys() & part["workloads"].keys():
+            raise SystemExit(f"{file} holds {', '.join(sorted(twice))}, which another file holds too")
+        whole["sittings"] += part["sittings"]
+        whole["workloads"] |= part["workloads"]
+    whole["sittings"].sort(key=lambda sitting: sitting["at"])
+    return whole
+
+
+def cpu_name() -> str:
+    names = [line.partition(":")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return names[0].strip() if names else platform.processor()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="what was measured, and the results")
-    parser.add_argument("sweeps", type=Path, nargs="+", help="folders that kgprof sweep wrote")
+    parser.add_argument("sweeps", type=Path, nargs="*", help="folders that kgprof sweep wrote")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="write FILE from these, and measure none")
     parser.add_argument("--processes", type=int, default=7, help="with warm caches, of each cell")
     parser.add_argument("--cold", type=int, default=2, help="with cold caches, of each cell")
     parser.add_argument("--minutes", type=float, default=60.0, help="of this sitting")
     given = parser.parse_args()
+    if bool(given.sweeps) == bool(given.merge):
+        parser.error("give folders that kgprof sweep wrote, or --merge with files")
+    if given.merge:
+        whole = merged(given.merge)
+        given.file.write_text(json.dumps(whole, indent=1) + "\n")
+        for name, own in whole["workloads"].items():
+            print(line(name, own))
+        return summary(whole)
     given.until = time.monotonic() + 60 * given.minutes
     kept = json.loads(given.file.read_text()) if given.file.exists() else {"sittings": [], "workloads": {}}
     kept["sittings"].append(
@@ -189,7 +221,9 @@ def main() -> int:
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": ["python", "benchmarks/brute_force.py", *sys.argv[1:]],
             "machine": platform.platform(),
+            "cpu": cpu_name(),
             "cores": len(os.sched_getaffinity(0)),
+            "cores_of_machine": os.cpu_count(),
             "threads": os.environ.get("OMP_NUM_THREADS"),
             "torch": metadata.version("torch"),
             "load": os.getloadavg(),
@@ -213,13 +247,17 @@ def main() -> int:
         if own["sweep"] != asked:
             raise SystemExit(f"{given.file} has another sweep named {name}: choose another file")
         caches = given.file.with_name(f"{given.file.name}.caches") / name
-        whole = measure(sweep, own, save, caches, given)
+        complete = measure(sweep, own, save, caches, given)
         own["load_after"] = os.getloadavg()
         own["found"] = judged(sweep, own)
         save()
         print(line(name, own), flush=True)
-        if not whole:
+        if not complete:
             break
+    return summary(kept)
+
+
+def summary(kept: dict[str, Any]) -> int:
     done = [each["found"] for each in kept["workloads"].values() if each.get("found")]
     print(f"right: {sum(each['right'] for each in done)} of {len(done)}")
     return 0

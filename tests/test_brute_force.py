@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +50,17 @@ def test_before_three_rounds_of_every_cell_nothing_is_judged() -> None:
     cells = {EAGER.name: measured(0.0, 950, 950, 950), DEFAULT.name: measured(1.0, 100, 100)}
 
     assert loaded("brute_force").judged(SWEEP, {"cells": cells}) == {}
+
+
+def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(tmp_path: Path) -> None:
+    late, early = tmp_path / "late.json", tmp_path / "early.json"
+    late.write_text(json.dumps({"sittings": [{"at": "2026-02"}], "workloads": {"fusion": {"cells": {}}}}))
+    early.write_text(json.dumps({"sittings": [{"at": "2026-01"}], "workloads": {"layers": {"cells": {}}}}))
+    merged = loaded("brute_force").merged
+
+    found = merged([late, early])
+
+    assert [sitting["at"] for sitting in found["sittings"]] == ["2026-01", "2026-02"]
+    assert [*found["workloads"]] == ["fusion", "layers"]
+    with pytest.raises(SystemExit, match="fusion"):
+        merged([late, early, late])
