@@ -211,8 +211,9 @@ class Session:
             for cell in alive:
                 if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
                     self._one(cell, cold=True)
-            if self._is_program and not any(each.frames for found in self._cells.values() for each in found.measured()):
-                return self.sweep()
+                started = self._cells[cell].measured() if self._is_program and cell.compiles else ()
+                if started and not any(each.frames for each in started):  # nor will another cell compile anything
+                    return self.sweep()
             begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
             alive = self._affordable(list(begun), turns)
             warm = self._warm_turns(turns)
