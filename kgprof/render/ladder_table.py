@@ -43,8 +43,7 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     reasons = {why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed}
     not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
     if ladder.first is None:
-        above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
-        if not above:
+        if not (above := len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])):
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
             return
         yield f"No rung differs ({above} compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
@@ -71,20 +70,23 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
 
 
 def _rungs(ladder: m.Ladder) -> Table:
+    results = [found for _, found in ladder.rungs if isinstance(found, m.RungResult)]
+    own = any(found.agreement is not None for found in results)
+    tensors = not own or any(found.tensors for found in results)
+    columns = (*("worst tensor", *_HEADINGS) * tensors, *("the workload's own comparison",) * own)
     rows = []
     for rung, found in ladder.rungs:
         backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
         adds = Cell(_ADDS.get(rung, ladder.cell), details=backend)
         if isinstance(found, m.Skipped):
-            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * 7))
+            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * len(columns)))
             continue
         worst = found.tensors[0] if found.tensors else None
         none = m.Skipped(reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared")
-        figures = _figures(worst) if worst else (missing(none),) * 6
+        figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
         status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
-        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, _own(found)))
-    headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, "the workload's own comparison")
-    return plain("Each rung of the ladder", headings, rows, words=4)
+        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, *(_own(found),) * own))
+    return plain("Each rung of the ladder", ("rung", "adds", "result", *columns), rows, words=3 + tensors)
 
 
 def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:

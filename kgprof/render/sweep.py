@@ -71,10 +71,9 @@ def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
 
 
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
-    def cell(found: m.Estimate) -> Cell:
-        return Cell(shown(found.value), details=(f"{shown(found.low)} to {shown(found.high)}",), value=found.value)
-
-    return known(value, cell)
+    return known(
+        value, lambda it: Cell(shown(it.value), details=(f"{shown(it.low)} to {shown(it.high)}",), value=it.value)
+    )
 
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
@@ -114,8 +113,7 @@ def _cells(sweep: m.Sweep) -> Table:
         *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
         *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
     )
-    label = "Per cell: steady step over fresh processes, first calls, break-even and total"
-    return plain(label, headings, rows)
+    return plain("Per cell: steady step over fresh processes, first calls, break-even and total", headings, rows)
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
@@ -129,10 +127,8 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
 
 
 def _starts(sweep: m.Sweep) -> Table:
-    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
-        if isinstance(found, m.Skipped):
-            return tuple(missing(found) for _ in _STAGES)
-        return tuple(number(getattr(found, name)) for name in _STAGES)
+    def stages(found: m.CompileStages | m.Skipped) -> Iterator[Cell]:
+        return (number(found if isinstance(found, m.Skipped) else getattr(found, name)) for name in _STAGES)
 
     rows: list[tuple[Cell | str, ...]] = [
         (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
@@ -163,17 +159,13 @@ def _earnings(sweep: m.Sweep) -> Table:
         over = isinstance(base, int) and base > 0 and each is not eager
         return Cell(size(own), details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (), value=own)
 
-    def warm(each: m.CellWorth) -> Cell:
-        pays = isinstance(each.break_even, m.Estimate)
-        return _break_even(each.break_even_warm) if pays else missing("see above")
-
     rows: list[tuple[Cell | str, ...]] = [
         (
             each.cell.name,
             known(each.tier, Cell),
             _estimate(each.returns, figure),
             _estimate(each.of_100, figure),
-            warm(each),
+            _break_even(each.break_even_warm) if isinstance(each.break_even, m.Estimate) else missing("see above"),
             memory(each),
         )
         for each in _measured(sweep)
@@ -193,8 +185,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             blocks.append((each.cell.name, each.not_run))
         if (failed := each.failed) is not None:
             blocks.append((each.cell.name, failed.words))
-            log = next((process.log for process in each.processes if process.log), "")
-            if log:
+            if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
                 blocks.append(Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),)))
     if blocks:
