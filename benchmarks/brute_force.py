@@ -19,6 +19,9 @@ steady ones, is the cell's start. A cell's total is its start plus the verdict's
 of a round, the round's step with the start of the cold process in the same turn (the first of them again after the
 last).
 
+The same processes say what `kgprof advise` is worth: the sweep's verdict for a tenth, ten times and a hundred times as
+many executions is held to them too ("advised"), as many a start is paid back only then.
+
 The verdict is right if the recommended cell is the one with the smallest median total, or at most 5 % slower, or if the
 95 % interval of its ratio to that one (Student's t over the rounds' log ratios) holds 1. As in a verdict, only cells of
 the program's own precision count if one of them compiles. Cells that the sweep had no time for count too; a cell that
@@ -54,10 +57,12 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.compare import intervals
+from kgprof.measures.sweep import weighed
 from kgprof.record import children, trials
 from kgprof.workloads import loading, programs
 
 MEASURE = "kgprof.record.sweep_cell:measure"
+OTHERS = (0.1, 10, 100)  # times the executions of the sweep
 LEVEL = 1.05  # two totals closer than this are equally good
 FEWEST = 3  # rounds, for a ratio's interval
 
@@ -125,7 +130,8 @@ def measure(sweep: m.Sweep, kept: dict[str, Any], save: Any, caches: Path, given
 def judged(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
     """What is known so far; nothing before there are FEWEST rounds of every cell."""
     (verdict,) = sweep.verdicts
-    assert verdict.best is not None
+    if verdict.best is None:
+        return {}
     cells = [each.cell for each in sweep.cells]
     compiled = any(cell.compiles and cell.precision is m.Precision.AS_IS for cell in cells)
     cells = [cell for cell in cells if cell.precision is m.Precision.AS_IS or not compiled]
@@ -157,6 +163,13 @@ def judged(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
         },
         "left_out": {name: each["failed"] for name, each in kept["cells"].items() if each["failed"]},
     }
+
+
+def advised(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
+    """The verdicts for other numbers of executions, from the same processes on both sides."""
+    found = {str(n): judged(weighed(sweep, n), kept) for n in (round(sweep.executions * times) for times in OTHERS)}
+    shown = ("recommended", "fastest", "ratio", "right")
+    return {n: {name: each[name] for name in shown} for n, each in found.items() if each}
 
 
 def ratio_of(totals: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
@@ -249,7 +262,7 @@ def main() -> int:
         caches = given.file.with_name(f"{given.file.name}.caches") / name
         complete = measure(sweep, own, save, caches, given)
         own["load_after"] = os.getloadavg()
-        own["found"] = judged(sweep, own)
+        own["found"], own["advised"] = judged(sweep, own), advised(sweep, own)
         save()
         print(line(name, own), flush=True)
         if not complete:
@@ -260,6 +273,8 @@ def main() -> int:
 def summary(kept: dict[str, Any]) -> int:
     done = [each["found"] for each in kept["workloads"].values() if each.get("found")]
     print(f"right: {sum(each['right'] for each in done)} of {len(done)}")
+    others = [each for own in kept["workloads"].values() for each in own.get("advised", {}).values()]
+    print(f"for other numbers of executions: {sum(each['right'] for each in others)} of {len(others)}")
     return 0
 
 

@@ -46,6 +46,20 @@ def test_a_verdict_is_wrong_if_another_cell_takes_less_beyond_noise(
     assert (found["recommended"], found["right"], found["rounds"]) == (DEFAULT.name, right, 3)
 
 
+def test_the_same_processes_judge_what_is_advised_for_other_numbers_of_executions() -> None:
+    """At 100,000 executions and more a start is paid back, and the last step decides."""
+    cells = {EAGER.name: measured(0.0, 900, 901, 899), DEFAULT.name: measured(1.0, 100, 101, 99)}
+
+    found = loaded("brute_force").advised(SWEEP, {"cells": {**cells, TUNED.name: measured(9.0, 50, 51, 49)}})
+
+    chosen = {n: (each["recommended"], each["fastest"], each["right"]) for n, each in found.items()}
+    assert chosen == {
+        "1000": (EAGER.name, EAGER.name, True),
+        "100000": (DEFAULT.name, DEFAULT.name, True),  # 11 s against 14 s
+        "1000000": (DEFAULT.name, TUNED.name, False),  # 99 us against 100 us pays 8 s back after 8 million
+    }
+
+
 def test_before_three_rounds_of_every_cell_nothing_is_judged() -> None:
     cells = {EAGER.name: measured(0.0, 950, 950, 950), DEFAULT.name: measured(1.0, 100, 100)}
 
