@@ -25,7 +25,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
     sections = (
-        Section(title="Recommended mode", blocks=(*code, _cells(sweep))),
+        Section(title="Recommended mode", blocks=(*code, _cells(sweep)), intro=_TOTAL.format(sweep.executions)),
         Section(title="Cost of compiling", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
         Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
@@ -47,6 +47,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     )
 
 
+_TOTAL = "Total: a cold start and {:,} steps. Pays after so many steps: against eager, and against the next best cell."
 _STARTING = (
     "Seconds that the warm-up calls take beyond as many steady calls, with cold and with warm disk caches; the first "
     "call after a reset in a process that has compiled before; the stages of a cold start."
@@ -101,17 +102,17 @@ def _cells(sweep: m.Sweep) -> Table:
             each.cell.name,
             _step(each.step),
             _estimate(each.speedup, ratio),
+            _estimate(each.total, figure),
             timed(each.first_cold),
             timed(each.first_warm),
             _break_even(each.break_even),
             _break_even(each.break_even_next, against=each.next_best),
-            _estimate(each.total, figure),
         )
         for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
-        *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
-        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
+        *("cell", "step", "speedup", "total s", "first call, cold s", "first call, warm s"),
+        *("pays after", "pays after, next best"),
     )
     return plain("Per cell: steady step over fresh processes, first calls, break-even and total", headings, rows)
 
@@ -170,10 +171,8 @@ def _earnings(sweep: m.Sweep) -> Table:
         )
         for each in _measured(sweep)
     ]
-    headings = (
-        *("cell", "tier", f"return after {sweep.executions:,}", "benefit of 100 executions s"),
-        *("pays after, warm disk (steps)", "memory"),
-    )
+    returns, benefit = f"return after {sweep.executions:,}", "benefit of 100 executions s"
+    headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
 
 
