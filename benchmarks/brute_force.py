@@ -19,6 +19,9 @@ steady ones, is the cell's start. A cell's total is its start plus the verdict's
 of a round, the round's step with the start of the cold process in the same turn (the first of them again after the
 last).
 
+The same processes say what `kgprof advise` is worth: the sweep's verdict for a tenth, ten times and a hundred times as
+many executions is held to them too ("advised"), as many a start is paid back only then.
+
 The verdict is right if the recommended cell is the one with the smallest median total, or at most 5 % slower, or if the
 95 % interval of its ratio to that one (Student's t over the rounds' log ratios) holds 1. As in a verdict, only cells of
 the program's own precision count if one of them compiles. Cells that the sweep had no time for count too; a cell that
@@ -27,6 +30,11 @@ does not run here is named and left out.
 A process is in the file as soon as it has ended. The same command goes on where it stopped, in as many sittings as one
 likes; a sitting ends after --minutes, a process that runs then is ended and runs again in the next one. The compiler's
 caches stay beside the file in FILE.caches, which can be deleted at any time.
+
+A machine with many cores measures several workloads at once, each on cores of its own and into a file of its own:
+
+    OMP_NUM_THREADS=1 taskset -c 16-17 python benchmarks/brute_force.py /tmp/brute/fusion.json /tmp/brute/fusion
+    python benchmarks/brute_force.py benchmarks/results/brute_force_cpu.json --merge /tmp/brute/*.json
 """
 
 from __future__ import annotations
@@ -49,10 +57,12 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.compare import intervals
+from kgprof.measures.sweep import weighed
 from kgprof.record import children, trials
 from kgprof.workloads import loading, programs
 
 MEASURE = "kgprof.record.sweep_cell:measure"
+OTHERS = (0.1, 10, 100)  # times the executions of the sweep
 LEVEL = 1.05  # two totals closer than this are equally good
 FEWEST = 3  # rounds, for a ratio's interval
 
@@ -120,7 +130,8 @@ def measure(sweep: m.Sweep, kept: dict[str, Any], save: Any, caches: Path, given
 def judged(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
     """What is known so far; nothing before there are FEWEST rounds of every cell."""
     (verdict,) = sweep.verdicts
-    assert verdict.best is not None
+    if verdict.best is None:
+        return {}
     cells = [each.cell for each in sweep.cells]
     compiled = any(cell.compiles and cell.precision is m.Precision.AS_IS for cell in cells)
     cells = [cell for cell in cells if cell.precision is m.Precision.AS_IS or not compiled]
@@ -154,6 +165,13 @@ def judged(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def advised(sweep: m.Sweep, kept: dict[str, Any]) -> dict[str, Any]:
+    """The verdicts for other numbers of executions, from the same processes on both sides."""
+    found = {str(n): judged(weighed(sweep, n), kept) for n in (round(sweep.executions * times) for times in OTHERS)}
+    shown = ("recommended", "fastest", "ratio", "right")
+    return {n: {name: each[name] for name in shown} for n, each in found.items() if each}
+
+
 def ratio_of(totals: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
     """Geometric mean of the rounds' ratios, with its 95 % interval."""
     logs = [math.log(one / other) for one, other in zip(totals, others, strict=True)]
@@ -163,7 +181,7 @@ def ratio_of(totals: Sequence[float], others: Sequence[float]) -> tuple[float, f
 
 
 def line(name: str, kept: dict[str, Any]) -> str:
-    if not (found := kept["found"]):
+    if not (found := kept.get("found")):
         ended = "".join(f"; {cell} {each['failed']}" for cell, each in kept["cells"].items() if each["failed"])
         return f"{name}: not measured in {FEWEST} rounds yet{ended}"
     ratio, low, high = found["ratio"]
@@ -174,14 +192,41 @@ def line(name: str, kept: dict[str, Any]) -> str:
     return f"{name}: {'right' if found['right'] else 'WRONG'}; {compared}; {found['rounds']} rounds"
 
 
+def merged(files: Sequence[Path]) -> dict[str, Any]:
+    """Several FILEs as one. A workload stands in one of them only."""
+    whole: dict[str, Any] = {"sittings": [], "workloads": {}}
+    for file in files:
+        part = json.loads(file.read_text())
+        if twice := whole["workloads"].keys() & part["workloads"].keys():
+            raise SystemExit(f"{file} holds {', '.join(sorted(twice))}, which another file holds too")
+        whole["sittings"] += part["sittings"]
+        whole["workloads"] |= part["workloads"]
+    whole["sittings"].sort(key=lambda sitting: sitting["at"])
+    return whole
+
+
+def cpu_name() -> str:
+    names = [line.partition(":")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return names[0].strip() if names else platform.processor()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="what was measured, and the results")
-    parser.add_argument("sweeps", type=Path, nargs="+", help="folders that kgprof sweep wrote")
+    parser.add_argument("sweeps", type=Path, nargs="*", help="folders that kgprof sweep wrote")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="write FILE from these, and measure none")
     parser.add_argument("--processes", type=int, default=7, help="with warm caches, of each cell")
     parser.add_argument("--cold", type=int, default=2, help="with cold caches, of each cell")
     parser.add_argument("--minutes", type=float, default=60.0, help="of this sitting")
     given = parser.parse_args()
+    if bool(given.sweeps) == bool(given.merge):
+        parser.error("give folders that kgprof sweep wrote, or --merge with files")
+    if given.merge:
+        whole = merged(given.merge)
+        given.file.write_text(json.dumps(whole, indent=1) + "\n")
+        for name, own in whole["workloads"].items():
+            print(line(name, own))
+        return summary(whole)
     given.until = time.monotonic() + 60 * given.minutes
     kept = json.loads(given.file.read_text()) if given.file.exists() else {"sittings": [], "workloads": {}}
     kept["sittings"].append(
@@ -189,7 +234,9 @@ def main() -> int:
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": ["python", "benchmarks/brute_force.py", *sys.argv[1:]],
             "machine": platform.platform(),
+            "cpu": cpu_name(),
             "cores": len(os.sched_getaffinity(0)),
+            "cores_of_machine": os.cpu_count(),
             "threads": os.environ.get("OMP_NUM_THREADS"),
             "torch": metadata.version("torch"),
             "load": os.getloadavg(),
@@ -213,15 +260,21 @@ def main() -> int:
         if own["sweep"] != asked:
             raise SystemExit(f"{given.file} has another sweep named {name}: choose another file")
         caches = given.file.with_name(f"{given.file.name}.caches") / name
-        whole = measure(sweep, own, save, caches, given)
+        complete = measure(sweep, own, save, caches, given)
         own["load_after"] = os.getloadavg()
-        own["found"] = judged(sweep, own)
+        own["found"], own["advised"] = judged(sweep, own), advised(sweep, own)
         save()
         print(line(name, own), flush=True)
-        if not whole:
+        if not complete:
             break
+    return summary(kept)
+
+
+def summary(kept: dict[str, Any]) -> int:
     done = [each["found"] for each in kept["workloads"].values() if each.get("found")]
     print(f"right: {sum(each['right'] for each in done)} of {len(done)}")
+    others = [each for own in kept["workloads"].values() for each in own.get("advised", {}).values()]
+    print(f"for other numbers of executions: {sum(each['right'] for each in others)} of {len(others)}")
     return 0
 
 

@@ -12,8 +12,9 @@ Each pair measures the same thing:
 - stepped: every call between two CUDA events, as TIMING times steps. There is no tool for it, so it is held to Timer:
   what it has more is the price of an event, which only a step of a few kernels shows.
 
-The two sides take turns over --rounds, and the medians of their rounds are compared; the rounds of one side show how
-much the machine itself moves. Before each the closure runs for WARM_S, so that the card's clocks are those of its load.
+The two sides take turns over --rounds, in the other order in every second one, and the medians of their rounds are
+compared; the rounds of one side show how much the machine itself moves. Before each the closure runs for WARM_S, so
+that the card's clocks are those of its load.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def kgprof_stepped(closure: Closure, device: torch.device, step_s: float) -> flo
     return statistics.median(timing.timed_steps(closure, timing.clock_for(device), count))
 
 
-def measured(closure: Closure, device: torch.device, rounds: int) -> dict[str, Any]:
+def measured(closure: Closure, device: torch.device, rounds: int, pairs: Collection[str]) -> dict[str, Any]:
     for _ in range(3):
         closure()
     step_s = max(min(timing.wall_us(closure, device) for _ in range(3)), 1.0) / 1e6
@@ -126,15 +127,16 @@ def measured(closure: Closure, device: torch.device, rounds: int) -> dict[str, A
             "flushed": lambda: kgprof_flushed(closure, device, step_s),
             "do_bench": lambda: do_bench(closure),
         }
-    us: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
+    wanted = {side for name in pairs for side in PAIRS[name]}
+    us: dict[str, list[float]] = {name: [] for name in sides if name in wanted}
+    for number in range(rounds):
+        for name in reversed(us) if number % 2 else us:
             until = time.perf_counter() + WARM_S
             while time.perf_counter() < until:
                 closure()
                 timing.synchronize(device)
-            us[name].append(side())
-    return {"us": us, **{name: compared(us, *pair) for name, pair in PAIRS.items() if pair[1] in us}}
+            us[name].append(sides[name]())
+    return {"us": us, **{name: compared(us, *PAIRS[name]) for name in pairs if PAIRS[name][1] in us}}
 
 
 PAIRS = {"wall": ("wall", "Timer"), "flushed": ("flushed", "do_bench"), "stepped": ("stepped", "Timer")}
@@ -153,13 +155,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pair", action="append", choices=PAIRS, help="only this one; repeatable")
     parser.add_argument("--until-s", type=float, default=float("inf"), help="start no closure later than this")
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/timing.json"))
     asked = parser.parse_args()
     device, began = torch.device(asked.device), time.monotonic()
     torch.manual_seed(0)
     kept: dict[str, Any] = {
-        "command": f"python benchmarks/timing.py --device {asked.device} --rounds {asked.rounds}",
+        "command": f"python benchmarks/timing.py --device {asked.device} --rounds {asked.rounds}"
+        + "".join(f" --pair {name}" for name in asked.pair or ()),
         "limit": LIMIT,
         "environment": {
             "torch": torch.__version__,
@@ -173,11 +177,12 @@ def main() -> None:
     for name, closure in closures(device):
         if time.monotonic() - began > asked.until_s:
             break
-        found = kept["closures"][name] = measured(closure, device, asked.rounds)
+        found = kept["closures"][name] = measured(closure, device, asked.rounds, asked.pair or [*PAIRS])
         asked.output.write_text(json.dumps(kept, indent=1) + "\n")
         apart = ", ".join(f"{pair} {found[pair]['apart']:+.1%}" for pair in PAIRS if pair in found)
-        print(f"{name:<28} {statistics.median(found['us']['Timer']):>10,.1f} us  {apart}", flush=True)
-    for pair in PAIRS:
+        tool = next(tool for _, tool in PAIRS.values() if tool in found["us"])
+        print(f"{name:<28} {statistics.median(found['us'][tool]):>10,.1f} us  {apart}", flush=True)
+    for pair in asked.pair or PAIRS:
         each = [found[pair]["apart"] for found in kept["closures"].values() if pair in found]
         print(f"{pair}: {sum(abs(apart) <= LIMIT for apart in each)} of {len(each)} within {LIMIT:.0%}")
 

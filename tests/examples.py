@@ -27,8 +27,8 @@ from tests.regressions.planted import regressions, unchanged
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
 EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
-SWEPT = ("linkpred", "transformer-block", "small-ops")
-SWEEPS = tuple(ROOT / "fixtures" / "sweeps" / "h200" / f"{name}.json" for name in SWEPT)
+SWEPT = ("h200/linkpred", "h100/transformer-block", "h200/small-ops")
+SWEEPS = tuple(ROOT / "fixtures" / "sweeps" / f"{name}.json" for name in SWEPT)
 CAPTURE = ROOT / "fixtures" / "captures" / "h200" / "fusion.json"
 SHOWN = ("evaluator", "comparison")  # the pages that the README has a picture of
 PICTURE_BYTES = 150 * 1024
@@ -82,14 +82,19 @@ def captured() -> bytes:
 
 
 def swept() -> bytes:
-    """Three sweeps on one page, each section named by its workload."""
+    """Three sweeps on one page, each section named by its workload and card."""
     sweeps = [m.decode_json(path.read_bytes(), m.Sweep) for path in SWEEPS]
-    pages = [(each.question.workload, sweep_sheet(weighed(each, each.executions), further(each))) for each in sweeps]
+    names = [f"{each.question.workload} ({each.question.device_name})" for each in sweeps]
+    made = [sweep_sheet(weighed(each, each.executions), further(each)) for each in sweeps]
+    pages = list(zip(names, made, strict=True))
     sections = (replace(part, title=f"{name}: {part.title}") for name, page in pages for part in page.sections)
     status = max((page.status for _, page in pages), key=list(m.VerdictStatus).index)
     whole = replace(
         pages[0][1],
-        title="Three sweeps on one card",
+        title="Three sweeps on two cards",
+        facts=tuple(
+            f"{each.question.workload}: {', '.join(page.facts)}" for each, page in zip(sweeps, made, strict=True)
+        ),
         status=status,
         verdict="; ".join(f"{name}: {page.verdict}" for name, page in pages),
         trust="; ".join(f"{name}: {page.trust}" for name, page in pages),

@@ -47,6 +47,12 @@ def dead(cell: m.Cell) -> m.CellResult:
     return m.CellResult(cell=cell, processes=(process,))
 
 
+def started(cell: m.Cell) -> m.CellResult:
+    """Of a script, a cold process alone; it compiled nothing."""
+    times = m.CellTimes(start_s=(1.0,), step_us=(), clock="perf_counter", frames=0)
+    return m.CellResult(cell=cell, processes=(m.CellProcess(number=1, cold=True, exit=OK, measured=times),))
+
+
 def sweep(*cells: m.CellResult) -> m.Sweep:
     return m.Sweep(
         schema_version=m.SWEEP_SCHEMA_VERSION,

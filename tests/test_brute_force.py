@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,7 +46,35 @@ def test_a_verdict_is_wrong_if_another_cell_takes_less_beyond_noise(
     assert (found["recommended"], found["right"], found["rounds"]) == (DEFAULT.name, right, 3)
 
 
+def test_the_same_processes_judge_what_is_advised_for_other_numbers_of_executions() -> None:
+    """At 100,000 executions and more a start is paid back, and the last step decides."""
+    cells = {EAGER.name: measured(0.0, 900, 901, 899), DEFAULT.name: measured(1.0, 100, 101, 99)}
+
+    found = loaded("brute_force").advised(SWEEP, {"cells": {**cells, TUNED.name: measured(9.0, 50, 51, 49)}})
+
+    chosen = {n: (each["recommended"], each["fastest"], each["right"]) for n, each in found.items()}
+    assert chosen == {
+        "1000": (EAGER.name, EAGER.name, True),
+        "100000": (DEFAULT.name, DEFAULT.name, True),  # 11 s against 14 s
+        "1000000": (DEFAULT.name, TUNED.name, False),  # 99 us against 100 us pays 8 s back after 8 million
+    }
+
+
 def test_before_three_rounds_of_every_cell_nothing_is_judged() -> None:
     cells = {EAGER.name: measured(0.0, 950, 950, 950), DEFAULT.name: measured(1.0, 100, 100)}
 
     assert loaded("brute_force").judged(SWEEP, {"cells": cells}) == {}
+
+
+def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(tmp_path: Path) -> None:
+    late, early = tmp_path / "late.json", tmp_path / "early.json"
+    late.write_text(json.dumps({"sittings": [{"at": "2026-02"}], "workloads": {"fusion": {"cells": {}}}}))
+    early.write_text(json.dumps({"sittings": [{"at": "2026-01"}], "workloads": {"layers": {"cells": {}}}}))
+    merged = loaded("brute_force").merged
+
+    found = merged([late, early])
+
+    assert [sitting["at"] for sitting in found["sittings"]] == ["2026-01", "2026-02"]
+    assert [*found["workloads"]] == ["fusion", "layers"]
+    with pytest.raises(SystemExit, match="fusion"):
+        merged([late, early, late])

@@ -14,7 +14,7 @@ from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
 from kgprof.record import ladder
-from tests.sweeps import DEFAULT, EAGER, cell, dead, sweep
+from tests.sweeps import DEFAULT, EAGER, cell, dead, started, sweep
 from tests.test_scripts import kgprof
 
 PROGRAM = """
@@ -130,6 +130,8 @@ def test_exit_codes() -> None:
     assert code(eager, dead(DEFAULT)) == 0
     assert code(dead(EAGER), dead(DEFAULT)) == 4
     assert code(m.CellResult(cell=EAGER), m.CellResult(cell=DEFAULT)) == 4
+    assert code(started(EAGER), started(DEFAULT)) == 5
+    assert code(started(EAGER), m.CellResult(cell=DEFAULT, not_run="time ran out")) == 0
 
 
 def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells_options(

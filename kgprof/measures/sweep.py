@@ -216,7 +216,7 @@ def verdict(
     of, dead = f"for {plural(executions, 'execution')}{within}", [each.cell.name for each in sweep.cells if each.dead]
     trust = _trust(sweep, worth, dead, recommendable=not own)
     if not ranked:
-        why = "no cell is known to fit" if judged else "no cell was measured in enough processes"
+        why = "no cell is known to fit" if judged else _why_none(sweep)
         gone = all(each.dead or each.not_run for each in sweep.cells)
         status = m.VerdictStatus.FAILED if gone and not judged else m.VerdictStatus.INCONCLUSIVE
         text = f"No mode can be recommended {of}: {why}"
@@ -256,6 +256,11 @@ def verdict(
     return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code)
 
 
+def _why_none(sweep: m.Sweep) -> str:
+    compiled = [times.frames for each in sweep.cells if each.cell.compiles for times in each.measured()]
+    return "nothing was compiled" if compiled and not any(compiled) else "no cell was measured in enough processes"
+
+
 def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict:
     """With what the correctness ladder found, if it was the recommended cell that climbed it."""
     if isinstance(ladder, m.Skipped) or ladder.first is None or found.best is None or ladder.cell != found.best.name:
@@ -278,9 +283,9 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
         parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
-            faster = each.speedup.value >= 1
-            ratio = each.speedup.value if faster else 1 / each.speedup.value
-            times = f"{figure(ratio)}\N{MULTIPLICATION SIGN} {'faster' if faster else 'slower'} than eager"
+            speedup = each.speedup.value
+            how = "faster" if speedup >= 1 else "slower"
+            times = f"{figure(max(speedup, 1 / speedup))}\N{MULTIPLICATION SIGN} {how} than eager"
             but = "" if recommendable else ", so it is not recommended"
             parts.append(f"{each.cell.name} is {times} and rounds differently{but}")
     late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]

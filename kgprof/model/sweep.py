@@ -280,8 +280,9 @@ class CellResult(Model, frozen=True, kw_only=True):
 
     @property
     def dead(self) -> bool:
-        """It ran, and no process of it came to its times."""
-        return bool(self.processes) and not any(each.step_us for each in self.measured())
+        """It ran, and came to no times. (A script's cold process has a start alone.)"""
+        failed = self.failed is not None or not self.measured()
+        return bool(self.processes) and failed and not any(each.step_us for each in self.measured())
 
     @property
     def failed(self) -> Exit | None:

@@ -74,18 +74,18 @@ class Grid:
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
     """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another one by CUDA
     graphs alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
-    if own_settings:
-        yield m.Cell(mode=m.AS_IS)
-    yield m.Cell(mode="default")
-    if device == "cuda":
-        yield m.Cell(mode="reduce-overhead")
-    yield m.Cell(mode="max-autotune-no-cudagraphs")
-    if device == "cuda":
-        yield m.Cell(mode="max-autotune")
-        yield m.Cell(mode="default", dynamic=m.Dynamic.TRUE)
-    yield m.Cell(mode="default", backend="aot_eager")
-    if device == "cuda":
-        yield m.Cell(mode="default", precision=m.Precision.BF16)
+    gpu = device == "cuda"
+    cells = (
+        (own_settings, m.Cell(mode=m.AS_IS)),
+        (True, m.Cell(mode="default")),
+        (gpu, m.Cell(mode="reduce-overhead")),
+        (True, m.Cell(mode="max-autotune-no-cudagraphs")),
+        (gpu, m.Cell(mode="max-autotune")),
+        (gpu, m.Cell(mode="default", dynamic=m.Dynamic.TRUE)),
+        (True, m.Cell(mode="default", backend="aot_eager")),
+        (gpu, m.Cell(mode="default", precision=m.Precision.BF16)),
+    )
+    return (cell for wanted, cell in cells if wanted)
 
 
 def lacking(cell: m.Cell, device: str, strategy_modes: Sequence[str]) -> str:
@@ -211,8 +211,9 @@ class Session:
             for cell in alive:
                 if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
                     self._one(cell, cold=True)
-            if self._is_program and not any(each.frames for found in self._cells.values() for each in found.measured()):
-                return self.sweep()
+                started = self._cells[cell].measured() if self._is_program and cell.compiles else ()
+                if started and not any(each.frames for each in started):  # nor will another cell compile anything
+                    return self.sweep()
             begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
             alive = self._affordable(list(begun), turns)
             warm = self._warm_turns(turns)

@@ -38,7 +38,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     headings = ("cell", "cold s", "warm s", "reset s")
     named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
-        Section(title="Recommended mode", blocks=(*code, _cells(sweep))),
+        Section(title="Recommended mode", blocks=(*code, _cells(sweep)), intro=_TOTAL.format(sweep.executions)),
         Section(
             title="Cost of compiling",
             blocks=(
@@ -67,6 +67,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     )
 
 
+_TOTAL = "Total: a cold start and {:,} steps. Pays after so many steps: against eager, and against the next best cell."
 _STARTING = (
     "Seconds that the warm-up calls take beyond as many steady calls, with cold and with warm disk caches; the first "
     "call after a reset in a process that has compiled before; the stages of a cold start."
@@ -91,10 +92,9 @@ def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
 
 
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
-    def cell(found: m.Estimate) -> Cell:
-        return Cell(shown(found.value), details=(f"{shown(found.low)} to {shown(found.high)}",), value=found.value)
-
-    return known(value, cell)
+    return known(
+        value, lambda it: Cell(shown(it.value), details=(f"{shown(it.low)} to {shown(it.high)}",), value=it.value)
+    )
 
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
@@ -122,20 +122,19 @@ def _cells(sweep: m.Sweep) -> Table:
             each.cell.name,
             _step(each.step),
             _estimate(each.speedup, ratio),
+            _estimate(each.total, figure),
             timed(each.first_cold),
             timed(each.first_warm),
             _break_even(each.break_even),
             _break_even(each.break_even_next, against=each.next_best),
-            _estimate(each.total, figure),
         )
         for each in sorted(_measured(sweep), key=total_s)
     ]
     headings = (
-        *("cell", "step", "speedup", "first call, cold s", "first call, warm s"),
-        *("pays after (steps)", "pays after, next best", f"total of {sweep.executions:,} steps s"),
+        *("cell", "step", "speedup", "total s", "first call, cold s", "first call, warm s"),
+        *("pays after", "pays after, next best"),
     )
-    label = "Per cell: steady step over fresh processes, first calls, break-even and total"
-    return plain(label, headings, rows)
+    return plain("Per cell: steady step over fresh processes, first calls, break-even and total", headings, rows)
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
@@ -168,25 +167,19 @@ def _earnings(sweep: m.Sweep) -> Table:
         over = isinstance(base, int) and base > 0 and each is not eager
         return Cell(size(own), details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (), value=own)
 
-    def warm(each: m.CellWorth) -> Cell:
-        pays = isinstance(each.break_even, m.Estimate)
-        return _break_even(each.break_even_warm) if pays else missing("see above")
-
     rows: list[tuple[Cell | str, ...]] = [
         (
             each.cell.name,
             known(each.tier, Cell),
             _estimate(each.returns, figure),
             _estimate(each.of_100, figure),
-            warm(each),
+            _break_even(each.break_even_warm) if isinstance(each.break_even, m.Estimate) else missing("see above"),
             memory(each),
         )
         for each in _measured(sweep)
     ]
-    headings = (
-        *("cell", "tier", f"return after {sweep.executions:,}", "benefit of 100 executions s"),
-        *("pays after, warm disk (steps)", "memory"),
-    )
+    returns, benefit = f"return after {sweep.executions:,}", "benefit of 100 executions s"
+    headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
 
 
@@ -198,8 +191,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             blocks.append((each.cell.name, each.not_run))
         if (failed := each.failed) is not None:
             blocks.append((each.cell.name, failed.words))
-            log = next((process.log for process in each.processes if process.log), "")
-            if log:
+            if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
                 blocks.append(Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),)))
     if blocks:
@@ -239,8 +231,7 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     reasons = {why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed}
     not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
     if ladder.first is None:
-        above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
-        if not above:
+        if not (above := len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])):
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
             return
         yield f"No rung differs ({above} compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
@@ -267,22 +258,23 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
 
 
 def _rungs(ladder: m.Ladder) -> Table:
+    results = [found for _, found in ladder.rungs if isinstance(found, m.RungResult)]
+    own = any(found.agreement is not None for found in results)
+    tensors = not own or any(found.tensors for found in results)
+    columns = (*("worst tensor", *_HEADINGS) * tensors, *("the workload's own comparison",) * own)
     rows = []
     for rung, found in ladder.rungs:
         backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
         adds = Cell(_ADDS.get(rung, ladder.cell), details=backend)
         if isinstance(found, m.Skipped):
-            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * 7))
+            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * len(columns)))
             continue
         worst = found.tensors[0] if found.tensors else None
         none = m.Skipped(reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared")
-        figures = _figures(worst) if worst else (missing(none),) * 6
+        figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
         status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
-        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, _own(found)))
-    headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, "the workload's own comparison")
-    table = plain("Each rung of the ladder", headings, rows, words=4)
-    declared = any(isinstance(found, m.RungResult) and found.agreement is not None for _, found in ladder.rungs)
-    return table if declared else table.only(*headings[:-1])
+        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, *(_own(found),) * own))
+    return plain("Each rung of the ladder", ("rung", "adds", "result", *columns), rows, words=3 + tensors)
 
 
 def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:

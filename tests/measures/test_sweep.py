@@ -13,7 +13,7 @@ import pytest
 from kgprof import model as m
 from kgprof.measures.economics import NEVER, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
 from kgprof.measures.sweep import ahead, weighed
-from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
+from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, started, sweep
 
 SECOND = m.Cell(mode="reduce-overhead")
 BF16 = m.Cell(mode="default", precision=m.Precision.BF16)
@@ -323,7 +323,9 @@ def test_all_dead_is_a_failure_and_one_dead_costs_itself() -> None:
     (none,) = weighed(sweep(dead(EAGER), dead(DEFAULT)), 10).verdicts
     alive = cell(EAGER, 200, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, 100, cold_s=[1.0])
     (some,) = weighed(sweep(*alive, dead(TUNED)), 1_000_000).verdicts
+    (uncompiled,) = weighed(sweep(started(EAGER), started(DEFAULT)), 10).verdicts
 
+    assert (uncompiled.status, "nothing was compiled" in uncompiled.text) == (m.VerdictStatus.INCONCLUSIVE, True)
     assert (none.status, none.best) == (m.VerdictStatus.FAILED, None)
     assert (some.status, some.best) == (m.VerdictStatus.OK, DEFAULT)
     assert "1 cell died: max-autotune" in some.trust

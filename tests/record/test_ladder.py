@@ -107,10 +107,18 @@ def test_without_eager_nothing_is_named_to_differ(climb: Climb) -> None:
     assert not any(isinstance(found, m.RungResult) for _, found in climbed.rungs)
 
 
-@pytest.mark.parametrize(("until", "limits", "compared"), [(95.0, [40.0, 40.0, 15.0], 2), (0.0, [], 0)])
+@pytest.mark.parametrize(
+    ("until", "limits", "compared"),
+    [
+        (95.0, [40.0, 40.0, 15.0], [m.Rung.FLOAT64, m.Rung.EAGER]),
+        (125.0, [40.0, 40.0, 40.0, 5.0], [m.Rung.FLOAT64, m.Rung.EAGER, m.Rung.CODE_GENERATION]),
+        (0.0, [], []),
+    ],
+)
 def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, limits: list[float], compared: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, limits: list[float], compared: list[m.Rung]
 ) -> None:
+    """The rung that the program will run comes before those between."""
     # given: each rung takes 40 s by a clock of its own
     now, given = [0.0], []
 
@@ -141,10 +149,10 @@ def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_
 
     # then
     assert isinstance(climbed, m.Ladder)
-    results = [found for _, found in climbed.rungs]
     assert (given, now) == (limits, [until])
-    assert all(isinstance(found, m.RungResult) for found in results[:compared])
-    assert results[compared:] == [ladder.TIME_UP] * (len(results) - compared)
+    assert [rung for rung, _ in climbed.rungs] == [rung for rung in m.Rung if rung is not m.Rung.MODE]
+    assert [rung for rung, found in climbed.rungs if isinstance(found, m.RungResult)] == compared
+    assert all(isinstance(found, m.RungResult) or found == ladder.TIME_UP for _, found in climbed.rungs)
 
 
 def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:

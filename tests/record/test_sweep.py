@@ -150,6 +150,38 @@ def test_no_process_is_started_that_would_end_too_late(asked: Callable[..., tupl
     assert [bool(each.not_run) for each in found.cells] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("frames", "minutes", "ran", "whole"),
+    [
+        (0, 60.0, {EAGER: 1, DEFAULT: 1, TUNED: 0}, False),  # nothing is compiled: the first compiling cell shows it
+        (1, 60.0, {EAGER: 4, DEFAULT: 6, TUNED: 4}, True),
+        (1, 0.01, {EAGER: 4, DEFAULT: 0, TUNED: 0}, True),  # no time for more is no reason to say so, nor is it a death
+    ],
+)
+def test_a_script_that_compiles_nothing_is_not_run_in_every_cell(
+    asked: Callable[..., tuple[Session, list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    frames: int,
+    minutes: float,
+    ran: dict[m.Cell, int],
+    whole: bool,
+) -> None:
+    def process(self: Session, cell: m.Cell, caches: object, number: int, cold: bool, last: bool) -> object:
+        steps, count = (() if cold else (100.0,)), (frames if cold and cell.compiles else 0)
+        times = m.CellTimes(start_s=(1.0,), step_us=steps, clock="perf_counter", frames=count)
+        return m.CellProcess(number=number, cold=cold, exit=OK, measured=times), False
+
+    session, _ = asked({})
+    monkeypatch.setattr(Session, "_program_process", process)
+    monkeypatch.setattr(session, "_is_program", True)
+
+    found = swept(session, minutes=minutes)
+
+    assert {each.cell: len(each.processes) for each in found.cells} == ran
+    assert not any(each.dead for each in found.cells)
+    assert any(times.step_us for each in found.cells for times in each.measured()) is whole
+
+
 def test_a_process_that_is_ended_because_the_time_is_up_has_not_failed(
     asked: Callable[..., tuple[Session, list[str]]],
 ) -> None:

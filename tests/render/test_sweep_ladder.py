@@ -149,6 +149,10 @@ def test_differing_results_and_metrics_of_the_workload_stand_in_its_column() -> 
 
     assert "3 of 120 differ, 1 near-tie" in page
     assert "score 0.5 (eager 0.75)" in page
+    assert "own comparison" in page
+    assert "worst tensor" not in page  # a column that no rung fills
+    tensors = words(ladder_section(LADDER), "html")
+    assert ("worst tensor" in tensors, "own comparison" in tensors) == (True, False)
 
 
 def spread(ms: float) -> m.Spread:
