@@ -25,7 +25,7 @@ DTYPES = ("float64", "float32")
 LAYOUTS = ("queue", "transposed")
 TRANSPOSED = LAYOUTS[1]
 PARTS = ("step", "engine", "policy")
-FIRST_LOOKS = ("none", "tf32")
+FIRST_LOOKS = ("none", "float16")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
@@ -296,7 +296,7 @@ _COMMAND = click.Command(
         _option(
             "first_look",
             "|".join(FIRST_LOOKS),
-            "Strategy levels: score in TF32 first, and again in float32 where that could choose differently.",
+            "Strategy levels: score in float16 first, then in float32 the children that could still win.",
             kind=click.Choice(FIRST_LOOKS),
         ),
         _option(
