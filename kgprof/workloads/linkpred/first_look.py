@@ -26,7 +26,7 @@ ROWS, WARPS = 64, 8  # of a program of the kernel
 
 
 class FirstLook:
-    """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]."""
+    """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]; of a state without atoms, anything."""
 
     def __init__(self, policy: PolicyNetwork) -> None:
         projection, blocks = policy.projection, [block for block in policy.blocks if isinstance(block, ResidualBlock)]
@@ -34,7 +34,7 @@ class FirstLook:
         self.predicates = policy.predicate.weight @ projection.weight.T
         self.terms = terms @ projection.weight.T
         self.bias = projection.bias
-        self.weights = torch.stack([block.linear.weight.T for block in blocks]).half()  # [layers, in, out]
+        self.weights = rounded(torch.stack([block.linear.weight.T for block in blocks]))  # [layers, in, out]
         self.biases = torch.stack([block.linear.bias for block in blocks])
         self.gains = torch.stack([block.norm.weight for block in blocks])
         self.shifts = torch.stack([block.norm.bias for block in blocks])
@@ -78,12 +78,14 @@ def rounded(operand: Tensor) -> Tensor:
 if triton is not None:
 
     @triton.jit  # type: ignore[untyped-decorator]
-    def _encode(  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _encode(  # type: ignore[no-untyped-def]
         states, predicates, terms, bias, weights, biases, gains, shifts, encoded, count, epsilon,
-        ATOMS: tl.constexpr, LAYERS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+        ATOMS: tl.constexpr, LAYERS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,  # noqa: N803
     ):  # fmt: skip
         row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         column = tl.arange(0, WIDTH)
+        if tl.max(tl.load(states + row * ATOMS * 3, row < count, 0), 0) == 0:  # no state at all: nobody reads it
+            return
         x = tl.zeros((ROWS, WIDTH), tl.float32)
         real = tl.zeros((ROWS,), tl.float32)
         for atom in range(ATOMS):

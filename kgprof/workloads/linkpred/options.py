@@ -56,7 +56,7 @@ class LinkpredOptions:
     compile: str = PARTS[0]  # what a compiled mode compiles
     choices: int = 4  # of each candidate in one call of `stepped`
     mark_steps: bool = False  # torch.compiler.cudagraph_mark_step_begin before each step
-    first_look: str = FIRST_LOOKS[0]  # of `levels`: what a choice is made in where its gap is wide enough
+    first_look: str = FIRST_LOOKS[0]  # of `levels`: what children are scored in before float32
     fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"

@@ -156,8 +156,8 @@ def choose(logits: Tensor) -> Choice:
 
 
 def choose_listed(logits: Tensor, parent: Tensor, parents: int) -> Choice:
-    """``choose`` where the children of all parents stand in one list: ``logits`` [N], ``parent`` int64 [N], each parent's
-    in order. ``child`` is a place of the list."""
+    """``choose`` where the children of all parents stand in one list: ``logits`` [N], ``parent`` int64 [N], those of a
+    parent in order. ``child`` is a place of the list."""
     broken = logits.isnan()
     grains = torch.round(torch.where(broken, -math.inf, logits) / ROUNDING[logits.dtype])
     best = grains.new_full((parents,), -math.inf).scatter_reduce(0, parent, grains, "amax")

@@ -53,8 +53,8 @@ class Atoms(NamedTuple):
 
 
 class Resolvents(NamedTuple):
-    """``atoms`` before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B, 1], what the
-    cap on this kind of look-up left out."""
+    """``atoms`` before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B, 1], what
+    the cap on this kind of look-up left out."""
 
     atoms: Atoms
     valid: Tensor
@@ -131,8 +131,8 @@ class Engine(nn.Module):
         )
 
     def close(self, unified: Resolvents, own: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the children in ``places`` (int64 [N] of B x K) what is left without facts: packed, int64 [words, B, K], and
-        the number of atoms, int64 [B, K]. What stands in other places counts for nothing."""
+        """Of the children in ``places`` (int64 [N] of B x K) what is left without facts: packed, int64 [words, B, K],
+        and the number of atoms, int64 [B, K]. What stands in other places counts for nothing."""
         parent = places // unified.valid.shape[1]
         atoms = Atoms(*(fields.flatten(-2)[..., places].unsqueeze(-1) for fields in unified.atoms))
         words, sizes = self._closed(atoms, own[parent])
@@ -165,7 +165,7 @@ class Engine(nn.Module):
         return torch.where(alone, marker, words), torch.where(alone, first[0], real)
 
     def taken(self, listed: Listed, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The children in ``places`` (int64 [N] of B x K): whose they are, packed (int64 [words, N]), int32 [N, A, 3]."""
+        """The children in ``places`` (int64 [N] of B x K): parents, packed (int64 [words, N]), int32 [N, A, 3]."""
         words = listed.words.flatten(1)[:, places]
         return places // listed.real.shape[1], words, self.unpack(words.unsqueeze(1))[0].contiguous()
 

@@ -6,22 +6,25 @@ depth they meet, and a loop costs nothing after its first round. What stays with
 a cap dropped a child on its way there.
 
 Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are compared. Where two
-different keys have one hash, everything begins again with keys sorted by all their words, so that no collision changes a
-result.
+different keys have one hash, everything begins again with keys sorted by all their words: no collision changes results.
 
 Only what is real is worked on: resolvents that unify (a quarter of the places on family) are gathered before they are
 pruned, and children (a tenth) before they are encoded. A parent's encoding is the one it got as a child.
 
 A first look encodes the children with float16 products (first_look.py), and float32 only those that can still win. An
 encoding of the first look differs from float32's by at most a share d of its length (``FIRST_LOOKS``); so by the
-Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose logit
-is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger than
-stated, everything begins again without a first look.
+Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
+logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
+than stated, everything begins again without a first look.
+
+In the mode reduce-overhead shapes are static: lists have room for so many entries (``ROOMS``) per state of a level,
+whose number is rounded up, and what derives and chooses is one CUDA graph for each such number. Where a list was too
+long, everything begins again with more room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -32,7 +35,7 @@ from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook
-from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.graph import FALSE, PAD, TRUE
 from kgprof.workloads.linkpred.policy import ROUNDING, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -41,9 +44,13 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
 MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
-# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 3 % more
-# children than parents could still win.
+# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
+# more children than parents could still win.
 FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
+
+
+# Where shapes are static: places for each state in the lists of resolvents, children and those that can still win.
+ROOMS = (18.0, 16.0, 1.125)
 
 
 class Frontier(NamedTuple):
@@ -56,12 +63,53 @@ class Frontier(NamedTuple):
     encoded: Tensor  # [F, hidden]
 
 
+class Successors(NamedTuple):
+    """The chosen child of each state."""
+
+    keys: Tensor
+    states: Tensor
+    encoded: Tensor
+    lost: Tensor  # int64 [F, 5], by deriving it: the caps' counters, then NaN logits
+
+
+class Table(NamedTuple):
+    """A row for each state that a level reached; that of its first time has its successor."""
+
+    keys: Tensor  # int64 [R, words + 1]
+    next: Tensor  # int64 [R]
+    ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
+    lost: Tensor  # int64 [R, 5], as in Successors
+
+
+class Captured:
+    """A call for at most as many states as ``part`` has, on CUDA as one graph that is launched at once."""
+
+    def __init__(self, call: Callable[[Frontier], Successors], part: Frontier) -> None:
+        self.part, self.run = part, lambda: call(part)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if part.ids.is_cuda:
+            self.run()  # compiles what is not compiled yet, which a capture does not allow
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.chosen = self.run()
+
+    def __call__(self, part: Frontier) -> Successors:
+        for buffer, each in zip(self.part, part, strict=True):
+            buffer[: len(each)].copy_(each)
+        self.part.states[len(part.states) :] = PAD
+        if self.graph is None:
+            return self.run()
+        self.graph.replay()
+        return self.chosen
+
+
 class Levels:
     """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one choice."""
 
     name: ClassVar[str] = "levels"
     summary: ClassVar[str] = "Depth by depth, each distinct state of all candidates is derived and scored once."
-    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
+    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default", "reduce-overhead")
 
     def __init__(
         self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
@@ -85,36 +133,39 @@ class Levels:
         self._encode, self._weigh = ready(policy.encode, "policy"), ready(weigh, "policy")
         self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
         self._choose = ready(choose_listed, "policy")
-        self._first_equal, self._follow = ready(first_equal, "step"), ready(follow, "step")
+        self._fill = ready(fill, "step")
+        self._settle, self._follow, self._rows = (ready(call, "step") for call in (settled, follow, rows_of))
         self.outcome = torch.empty(size, dtype=torch.int8, device=device)
         self.depths = torch.empty(size, dtype=torch.int32, device=device)
         self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state
         self.live = torch.empty(size, dtype=torch.bool, device=device)
         self.overflowed = torch.empty(size, dtype=torch.bool, device=device)
         self.tally = torch.empty(5, dtype=torch.int64, device=device)  # the caps' counters, then NaN logits
-        self.doubts = torch.empty(2, device=device)  # equal hashes of different keys; d as measured
+        # What spoils a result: equal hashes of different keys, d as measured, lists that were too long for their room.
+        self.doubts = torch.empty(3, device=device)
+        self.looks = torch.empty(2, dtype=torch.int64, device=device)  # children: all, and those that float32 encoded
+        self.static = mode == "reduce-overhead"
+        self.rooms = ROOMS
+        self.captured: dict[int, Captured] = {}  # by its number of states
         self.restart()
 
     def restart(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
-        self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
         self.outcome.fill_(UNFINISHED)
         self.live.fill_(True)
-        for buffer in (self.depths, self.overflowed, self.tally, self.doubts):
+        for buffer in (self.depths, self.overflowed, self.tally, self.doubts, self.looks):
             buffer.zero_()
         base = engine.constants + 1
         own_key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
-        # The table: a row for each state that was reached in each level; that of its first time has its successor.
-        self.keys = keys[:0]
-        self.next = torch.empty(0, dtype=torch.int64, device=device)
-        self.ends = torch.empty(0, dtype=torch.int32, device=device)  # the state's first predicate: TRUE, FALSE, other
-        self.lost = torch.empty((0, 5), dtype=torch.int64, device=device)  # by deriving it: as tally
-        ids, new = self._enter(keys, states)
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5))
+        self.table, ids, new, collisions = entered(table, keys, states, self.by_hash)
+        self.doubts[0] += collisions
         self.at.copy_(ids)
         new = new.nonzero()[:, 0]
         own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
@@ -129,7 +180,7 @@ class Levels:
         if len(frontier.ids):
             reached, new = self._expand()
         walk = (self.outcome, self.depths, self.at, self.live, self.overflowed, self.tally)
-        self._follow(*walk, self.next, self.ends, self.lost)
+        self._follow(*walk, self.table)
         if last:
             neither = torch.zeros_like(self.live)
             ended = classify(neither, self.overflowed, neither)
@@ -138,15 +189,16 @@ class Levels:
         # The host waits for the device here, where it has given it the whole level.
         if len(frontier.ids):
             new = new.nonzero()[:, 0]
-            self.frontier = Frontier(*(each[new] for each in reached))
+            self.frontier = self._rows(reached, new)
         # A candidate stands at every state of the frontier.
         self.done = last or (not len(self.frontier.ids) and not bool(self.live.any()))
         if self.done and self._misled():
+            self.captured.clear()
             self.restart()
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = self.doubts.tolist()
+        collisions, differed, overfull = self.doubts.tolist()
         further = differed > self.differs  # both are 0 without a first look
         if self.differs:
             self.differed = differed
@@ -154,7 +206,9 @@ class Levels:
             self.differs = 0.0
         if collisions:
             self.by_hash = False
-        return further or collisions > 0
+        if overfull:
+            self.rooms = tuple(1.25 * room for room in self.rooms)
+        return further or collisions > 0 or overfull > 0
 
     def found(self) -> Found:
         *dropped, nans = self.tally.tolist()
@@ -170,8 +224,9 @@ class Levels:
     def _looks(self) -> tuple[tuple[str, str], ...]:
         if not (self.differs or self.differed):
             return ()
-        again = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
-        return (("first look", f"{again}; encodings differed by at most {self.differed:.2g} of their length"),)
+        children, again = self.looks.tolist()
+        said = f"{again:,} of {children:,} children encoded in float32" if self.differs else "given up"
+        return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
@@ -181,66 +236,99 @@ class Levels:
     def _expand(self) -> tuple[Frontier, Tensor]:
         """Give every state of the frontier its successor. Answers those, and which were never reached before."""
         frontier = self.frontier
-        parts = [self._successors(part) for part in split(frontier, self.derived_rows)]
-        keys, states, encoded, lost = (joined(column) for column in zip(*parts, strict=True))
-        self.lost[frontier.ids] = lost
-        ids, new = self._enter(keys, states)
-        self.next[frontier.ids] = ids
-        return Frontier(ids, keys, states, frontier.own, encoded), new
+        parts = split(frontier, self.derived_rows)
+        chosen = [self._successors(part) for part in parts]
+        successors = Successors(*(joined(column) for column in zip(*chosen, strict=True)))
+        self.table, ids, new, collisions = self._settle(self.table, frontier.ids, successors, self.by_hash)
+        self.doubts[0] += collisions
+        return Frontier(ids, successors.keys, successors.states, frontier.own, successors.encoded), new
 
-    def _successors(self, part: Frontier) -> tuple[Tensor, ...]:
-        """The chosen child of each state: its key, itself, its encoding; and what deriving it lost."""
+    def _successors(self, part: Frontier) -> Successors:
         count = len(part.ids)
-        if count == 1:  # for which torch would compile everything again
-            part = Frontier(*(pad(each, (0, 0) * (each.ndim - 1) + (0, 1)) for each in part))
+        if self.static:
+            size = padded(count)
+            if size not in self.captured:
+                looks = self.looks.clone()
+                self.captured[size] = Captured(self._chosen, filled(part, size))
+                self.looks.copy_(looks)  # that was no look
+            chosen = self.captured[size](part)
+        elif count == 1:  # for which torch would compile everything again
+            chosen = self._chosen(filled(part, 2))
+        else:
+            chosen = self._chosen(part)
+        if self.static and len(self.frontier.ids) > count:  # the next replay of a graph writes to the same place
+            chosen = Successors(*(each.clone() for each in chosen))
+        return Successors(*(each[:count] for each in chosen))
+
+    def _chosen(self, part: Frontier) -> Successors:
+        policy, rows = self.problem.policy, len(part.ids)
         unified = self._unify(part.states, part.own)
-        closed = self._close(unified, part.own, places(unified.valid))
+        closed = self._close(unified, part.own, self._places(unified.valid, rows * self.rooms[0]))
         listed = self._different(part.states, unified, *closed)
-        parent, words, states = self._taken(listed, places(listed.real))
+        real = listed.real & (part.states[:, :1, 0] != PAD)
+        parent, words, states = self._taken(listed, self._places(real, rows * self.rooms[1]))
         if self.differs:
             seen = self._in_passes(self._glance, states)
-            scale = self.problem.policy.scale
-            winning = places(self._contenders(seen, part.encoded, parent, scale, self.differs))
-            self.children, self.again = self.children + len(seen), self.again + len(winning)
-            parent, words, states = parent[winning], words[:, winning], states[winning]
+            # Where shapes are static, the last row has no state, and is given what fills the lists up.
+            most = rows - 1 if self.static else rows
+            winning = self._contenders(seen, part.encoded, parent, policy.scale, self.differs) & (parent < most)
+            self.looks += torch.stack([real.sum(), winning.sum()])
+            kept = self._places(winning, rows * self.rooms[2])
+            parent, words, states = parent[kept], words[:, kept], states[kept]
         encoded = self._in_passes(self._encode, states)
         if self.differs:
-            self.doubts[1] = torch.maximum(self.doubts[1], self._apart(seen[winning], encoded))
-        logits = self._weigh(encoded, part.encoded, parent, self.problem.policy.scale)
-        child, nans = self._choose(logits, parent, len(part.ids))
+            self.doubts[1] = torch.maximum(self.doubts[1], self._apart(seen[kept], encoded, parent < most))
+        logits = self._weigh(encoded, part.encoded, parent, policy.scale)
+        child, nans = self._choose(logits, parent, rows)
+        child = child.clamp(max=len(logits) - 1)  # of a row without a state
         keys = torch.cat([words[:, child], part.keys[:, -1:].T]).T
-        chosen = (keys, states[child], encoded[child], torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1))
-        return tuple(each[:count] for each in chosen)
+        lost = torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1)
+        return Successors(keys, states[child], encoded[child], lost)
 
-    def _enter(self, keys: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Add rows to the table. Answers the first row with each one's key (int64 [F]), and which states (bool [F]) are
-        there for the first time and not at their end."""
-        known, predicate = len(self.keys), states[:, 0, 0]
-        self.keys = torch.cat([self.keys, keys])
-        self.next = pad(self.next, (0, len(keys)))
-        self.ends = torch.cat([self.ends, predicate])
-        self.lost = pad(self.lost, (0, 0, 0, len(keys)))
-        first, collisions = self._first_equal(self.keys, self.by_hash)
-        self.doubts[0] += collisions
-        ids = first[known:]
-        return ids, (ids == torch.arange(known, len(first), device=ids.device)) & (predicate > FALSE)
+    def _places(self, marked: Tensor, room: float) -> Tensor:
+        """Where ``marked`` is true, flattened: int64 [N]. The host waits for the device to count them, or, where shapes
+        are static, ``room`` places are answered, filled up with the last, which nothing is read from."""
+        if not self.static:
+            return marked.flatten().nonzero()[:, 0]
+        places, count = self._fill(marked, int(room))
+        self.doubts[2] += count >= int(room)
+        return places
 
     def _in_passes(self, encode: Callable[..., Tensor], states: Tensor) -> Tensor:
         return joined([encode(part) for part in states.split(self.encoded_rows)])
 
 
-def split(rows: Frontier, most: int) -> Iterator[Frontier]:
+def split(rows: Frontier, most: int) -> list[Frontier]:
     """Slices of at most ``most`` rows of every tensor in the tuple."""
-    yield from (Frontier(*parts) for parts in zip(*(each.split(most) for each in rows), strict=True))
+    return [Frontier(*parts) for parts in zip(*(each.split(most) for each in rows), strict=True)]
+
+
+def rows_of(frontier: Frontier, rows: Tensor) -> Frontier:
+    return Frontier(*(each[rows] for each in frontier))
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-def places(marked: Tensor) -> Tensor:
-    """Where ``marked`` is true, flattened. The host waits for the device to count them."""
-    return marked.flatten().nonzero()[:, 0]
+def filled(part: Frontier, size: int) -> Frontier:
+    """Rows without a state after the others."""
+    return Frontier(*(pad(each, (0, 0) * (each.ndim - 1) + (0, size - len(each))) for each in part))
+
+
+def padded(count: int) -> int:
+    """A size above ``count`` that many counts share: at most an eighth above it, or 64."""
+    step = max(64, (1 << count.bit_length()) // 16)
+    return (count // step + 1) * step
+
+
+def fill(marked: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """The first ``room`` places where ``marked`` is true, flattened and filled up with the last place; their number."""
+    marked = marked.flatten()
+    number = marked.cumsum(0)
+    places = torch.full((room + 1,), len(marked) - 1, device=marked.device)
+    to = torch.where(marked, number - 1, room).clamp(max=room)
+    return places.scatter(0, to, torch.arange(len(marked), device=marked.device))[:room], number[-1]
 
 
 def weigh(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Tensor:
@@ -258,10 +346,10 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
     return ~(logits + reach < best[parent] - 2 * ROUNDING[logits.dtype])
 
 
-def apart(seen: Tensor, encoded: Tensor) -> Tensor:
-    """The largest difference over the length of what was looked for."""
+def apart(seen: Tensor, encoded: Tensor, real: Tensor) -> Tensor:
+    """The largest difference over the length of what was looked for, of those that are ``real``."""
     shares = (seen - encoded).norm(dim=1) / encoded.norm(dim=1).clamp(min=1e-30)
-    return torch.where(shares.isnan(), torch.inf, shares).amax()
+    return torch.where(real, torch.where(shares.isnan(), torch.inf, shares), 0).amax()
 
 
 def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
@@ -286,6 +374,29 @@ def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
     return torch.empty_like(order).scatter(0, order, heads[run]), (differs & (hashed[1:] == hashed[:-1])).sum()
 
 
+def entered(table: Table, keys: Tensor, states: Tensor, by_hash: bool) -> tuple[Table, Tensor, Tensor, Tensor]:
+    """The table with new rows; the first row with the key of each (int64 [F]); which states (bool [F]) are there for
+    the first time and not at their end; and collisions as ``first_equal`` counts them."""
+    known, count, predicate = len(table.keys), len(keys), states[:, 0, 0]
+    table = Table(
+        torch.cat([table.keys, keys]),
+        pad(table.next, (0, count)),
+        torch.cat([table.ends, predicate]),
+        pad(table.lost, (0, 0, 0, count)),
+    )
+    first, collisions = first_equal(table.keys, by_hash)
+    ids = first[known:]
+    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate > FALSE)
+    return table, ids, new, collisions
+
+
+def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tuple[Table, Tensor, Tensor, Tensor]:
+    """As ``entered``, and the rows ``at`` have the successors."""
+    table, ids, new, collisions = entered(table, chosen.keys, chosen.states, by_hash)
+    table = table._replace(next=table.next.index_copy(0, at, ids), lost=table.lost.index_copy(0, at, chosen.lost))
+    return table, ids, new, collisions
+
+
 def follow(
     outcome: Tensor,
     depths: Tensor,
@@ -293,17 +404,15 @@ def follow(
     live: Tensor,
     overflowed: Tensor,
     tally: Tensor,
-    following: Tensor,
-    ends: Tensor,
-    lost: Tensor,
+    table: Table,
 ) -> None:
     """One choice of every live candidate, from the table."""
-    dropped = lost[at] * live.unsqueeze(1)
+    dropped = table.lost[at] * live.unsqueeze(1)
     tally += dropped.sum(0)
     overflowed |= (dropped[:, :4] > 0).any(1)
-    at.copy_(torch.where(live, following[at], at))
+    at.copy_(torch.where(live, table.next[at], at))
     depths += live
-    proved, failed = ends[at] == TRUE, ends[at] == FALSE
+    proved, failed = table.ends[at] == TRUE, table.ends[at] == FALSE
     finished = live & (proved | failed)
     outcome.copy_(torch.where(finished, classify(proved, overflowed, failed), outcome))
     live &= ~finished
