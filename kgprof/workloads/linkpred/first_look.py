@@ -17,8 +17,8 @@ from kgprof.workloads.linkpred.graph import PAD
 from kgprof.workloads.linkpred.policy import PolicyNetwork, ResidualBlock
 
 try:  # torch's wheels for CUDA bring it
-    import triton
-    import triton.language as tl
+    import triton  # type: ignore[import-untyped]
+    import triton.language as tl  # type: ignore[import-untyped]
 except ImportError:
     triton = None
 
@@ -45,8 +45,8 @@ class FirstLook:
         """The kernel needs a width that is a power of two, and a multiprocessor that holds a layer's weights."""
         if triton is None or not self.bias.is_cuda or width < 16 or width & (width - 1):
             return False
-        room = torch.cuda.get_device_properties(self.bias.device).shared_memory_per_block_optin
-        return 2 * width * (width + ROWS) <= room
+        card: Any = torch.cuda.get_device_properties(self.bias.device)
+        return 2 * width * (width + ROWS) <= int(card.shared_memory_per_block_optin)
 
     def by_torch(self, states: Tensor) -> Tensor:
         """What the kernel computes."""

@@ -138,8 +138,8 @@ class Engine(nn.Module):
         words, sizes = self._closed(atoms, own[parent])
         answers = torch.cat([words[..., 0], sizes.T])
         answers = answers.new_zeros(len(answers), unified.valid.numel()).index_copy(1, places, answers)
-        words, sizes = answers.unflatten(1, unified.valid.shape).split([len(self.words), 1])
-        return words, sizes[0]
+        answers = answers.view(-1, *unified.valid.shape)
+        return answers[:-1], answers[-1]
 
     def _closed(self, atoms: Atoms, own: Tensor) -> tuple[Tensor, Tensor]:
         closed, sizes = self._prune(atoms, _places(own.unsqueeze(1)))
@@ -176,7 +176,7 @@ class Engine(nn.Module):
     def unpack(self, words: Tensor) -> Tensor:
         """int64 [words, B, K] -> int32 [B, K, A, 3]."""
         fields = ((words[self.field_word] >> self.field_shift) & self.field_mask).permute(1, 2, 0).to(torch.int32)
-        return fields.unflatten(2, (-1, 3))
+        return fields.reshape(*fields.shape[:2], -1, 3)
 
     def _select(self, states: Tensor) -> tuple[Atoms, Atoms]:
         """The goal, and the other A-1 atoms in order."""

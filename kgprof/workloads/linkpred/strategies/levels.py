@@ -90,8 +90,8 @@ class Captured:
         if part.ids.is_cuda:
             self.run()  # compiles what is not compiled yet, which a capture does not allow
             torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.graph = torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # type: ignore[no-untyped-call]
                 self.chosen = self.run()
 
     def __call__(self, part: Frontier) -> Successors:
@@ -100,7 +100,7 @@ class Captured:
         self.part.states[len(part.states) :] = PAD
         if self.graph is None:
             return self.run()
-        self.graph.replay()
+        self.graph.replay()  # type: ignore[no-untyped-call]
         return self.chosen
 
 
@@ -145,7 +145,7 @@ class Levels:
         self.doubts = torch.empty(3, device=device)
         self.looks = torch.empty(2, dtype=torch.int64, device=device)  # children: all, and those that float32 encoded
         self.static = mode == "reduce-overhead"
-        self.rooms = ROOMS
+        self.rooms: tuple[float, ...] = ROOMS
         self.captured: dict[int, Captured] = {}  # by its number of states
         self.restart()
 
@@ -208,7 +208,7 @@ class Levels:
             self.by_hash = False
         if overfull:
             self.rooms = tuple(1.25 * room for room in self.rooms)
-        return further or collisions > 0 or overfull > 0
+        return bool(further or collisions or overfull)
 
     def found(self) -> Found:
         *dropped, nans = self.tally.tolist()
@@ -290,17 +290,18 @@ class Levels:
         are static, ``room`` places are answered, filled up with the last, which nothing is read from."""
         if not self.static:
             return marked.flatten().nonzero()[:, 0]
+        places: Tensor
         places, count = self._fill(marked, int(room))
         self.doubts[2] += count >= int(room)
         return places
 
     def _in_passes(self, encode: Callable[..., Tensor], states: Tensor) -> Tensor:
-        return joined([encode(part) for part in states.split(self.encoded_rows)])
+        return joined([encode(part) for part in torch.split(states, self.encoded_rows)])
 
 
 def split(rows: Frontier, most: int) -> list[Frontier]:
     """Slices of at most ``most`` rows of every tensor in the tuple."""
-    return [Frontier(*parts) for parts in zip(*(each.split(most) for each in rows), strict=True)]
+    return [Frontier(*parts) for parts in zip(*(torch.split(each, most) for each in rows), strict=True)]
 
 
 def rows_of(frontier: Frontier, rows: Tensor) -> Frontier:
@@ -308,7 +309,7 @@ def rows_of(frontier: Frontier, rows: Tensor) -> Frontier:
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
+    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 
 def filled(part: Frontier, size: int) -> Frontier:
@@ -343,7 +344,8 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
     least = logits - reach
     least = torch.where(least.isnan(), -torch.inf, least)
     best = least.new_full((len(parents),), -torch.inf).scatter_reduce(0, parent, least, "amax")
-    return ~(logits + reach < best[parent] - 2 * ROUNDING[logits.dtype])
+    loses: Tensor = logits + reach < best[parent] - 2 * ROUNDING[logits.dtype]
+    return ~loses
 
 
 def apart(seen: Tensor, encoded: Tensor, real: Tensor) -> Tensor:
