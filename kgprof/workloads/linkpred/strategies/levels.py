@@ -85,13 +85,14 @@ class Captured:
     """A call for at most as many states as ``part`` has, on CUDA as one graph that is launched at once."""
 
     def __init__(self, call: Callable[[Frontier], Successors], part: Frontier) -> None:
-        self.part, self.run = part, lambda: call(part)
+        self.part = part
+        self.run: Callable[[], Successors] = lambda: call(part)
         self.graph: torch.cuda.CUDAGraph | None = None
         if part.ids.is_cuda:
             self.run()  # compiles what is not compiled yet, which a capture does not allow
             torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # type: ignore[no-untyped-call]
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.chosen = self.run()
 
     def __call__(self, part: Frontier) -> Successors:
@@ -100,7 +101,7 @@ class Captured:
         self.part.states[len(part.states) :] = PAD
         if self.graph is None:
             return self.run()
-        self.graph.replay()  # type: ignore[no-untyped-call]
+        self.graph.replay()
         return self.chosen
 
 
