@@ -26,7 +26,7 @@ ROWS, WARPS = 64, 8  # of a program of the kernel
 
 
 class FirstLook:
-    """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]; of a state without atoms, anything."""
+    """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]."""
 
     def __init__(self, policy: PolicyNetwork) -> None:
         projection, blocks = policy.projection, [block for block in policy.blocks if isinstance(block, ResidualBlock)]
@@ -63,7 +63,7 @@ class FirstLook:
         count, atoms, _ = states.shape
         layers, width, _ = self.weights.shape
         encoded = torch.empty((count, width), dtype=torch.float32, device=states.device)
-        tables = (self.predicates, self.terms, self.bias, self.weights, self.biases, self.gains, self.shifts)
+        tables = (self.predicates, self.terms, self.bias, self.weights.half(), self.biases, self.gains, self.shifts)
         sizes: dict[str, Any] = {"ATOMS": atoms, "LAYERS": layers, "WIDTH": width, "ROWS": ROWS}
         _encode[(-(-count // ROWS),)](
             states.contiguous(), *tables, encoded, count, self.epsilon, **sizes, num_warps=WARPS, num_stages=1
@@ -72,7 +72,8 @@ class FirstLook:
 
 
 def rounded(operand: Tensor) -> Tensor:
-    return operand.half()
+    """To float16. On the CPU, where products of it are slow, as float32."""
+    return operand.half() if operand.is_cuda else operand.half().float()
 
 
 if triton is not None:
@@ -84,8 +85,6 @@ if triton is not None:
     ):  # fmt: skip
         row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         column = tl.arange(0, WIDTH)
-        if tl.max(tl.load(states + row * ATOMS * 3, row < count, 0), 0) == 0:  # no state at all: nobody reads it
-            return
         x = tl.zeros((ROWS, WIDTH), tl.float32)
         real = tl.zeros((ROWS,), tl.float32)
         for atom in range(ATOMS):

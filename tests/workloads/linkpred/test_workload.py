@@ -54,7 +54,7 @@ def test_what_is_offered() -> None:
         "fused": every,
         "stepped": every,
         "looped": ("eager", "default"),
-        "levels": ("eager", "default", "reduce-overhead"),
+        "levels": ("eager", "default"),
         "reference": ("eager",),
     }
     assert all(plan.summary.endswith(".") for plan in small().strategies())

@@ -16,10 +16,6 @@ encoding of the first look differs from float32's by at most a share d of its le
 Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
 logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
 than stated, everything begins again without a first look.
-
-In the mode reduce-overhead shapes are static: lists have room for so many entries (``ROOMS``) per state of a level,
-whose number is rounded up, and what derives and chooses is one CUDA graph for each such number. Where a list was too
-long, everything begins again with more room.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook
-from kgprof.workloads.linkpred.graph import FALSE, PAD, TRUE
-from kgprof.workloads.linkpred.policy import ROUNDING, choose_listed
+from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
 from kgprof.workloads.linkpred.slots import Problem, classify
@@ -47,10 +43,6 @@ MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM
 # The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
 # more children than parents could still win.
 FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
-
-
-# Where shapes are static: places for each state in the lists of resolvents, children and those that can still win.
-ROOMS = (18.0, 16.0, 1.125)
 
 
 class Frontier(NamedTuple):
@@ -79,30 +71,18 @@ class Table(NamedTuple):
     next: Tensor  # int64 [R]
     ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
     lost: Tensor  # int64 [R, 5], as in Successors
+    collisions: Tensor  # int64 [], equal hashes of different keys, as first_equal counts them
 
 
-class Captured:
-    """A call for at most as many states as ``part`` has, on CUDA as one graph that is launched at once."""
+class Walk(NamedTuple):
+    """Where each candidate is and what it met on its way; changed in place."""
 
-    def __init__(self, call: Callable[[Frontier], Successors], part: Frontier) -> None:
-        self.part = part
-        self.run: Callable[[], Successors] = lambda: call(part)
-        self.graph: torch.cuda.CUDAGraph | None = None
-        if part.ids.is_cuda:
-            self.run()  # compiles what is not compiled yet, which a capture does not allow
-            torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                self.chosen = self.run()
-
-    def __call__(self, part: Frontier) -> Successors:
-        for buffer, each in zip(self.part, part, strict=True):
-            buffer[: len(each)].copy_(each)
-        self.part.states[len(part.states) :] = PAD
-        if self.graph is None:
-            return self.run()
-        self.graph.replay()
-        return self.chosen
+    outcome: Tensor  # int8
+    depths: Tensor  # int32
+    at: Tensor  # int64, the table's row of its state
+    live: Tensor  # bool
+    overflowed: Tensor  # bool
+    tally: Tensor  # int64 [5], of all candidates, as Successors.lost
 
 
 class Levels:
@@ -110,7 +90,7 @@ class Levels:
 
     name: ClassVar[str] = "levels"
     summary: ClassVar[str] = "Depth by depth, each distinct state of all candidates is derived and scored once."
-    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default", "reduce-overhead")
+    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
 
     def __init__(
         self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
@@ -131,43 +111,35 @@ class Levels:
 
         self._unify, self._close = ready(engine.unify, "engine"), ready(engine.close, "engine")
         self._different, self._taken = ready(engine.different, "engine"), ready(engine.taken, "engine")
-        self._encode, self._weigh = ready(policy.encode, "policy"), ready(weigh, "policy")
+        self._encode, self._choose = ready(policy.encode, "policy"), ready(choose, "policy")
         self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
-        self._choose = ready(choose_listed, "policy")
-        self._fill = ready(fill, "step")
-        self._settle, self._follow, self._rows = (ready(call, "step") for call in (settled, follow, rows_of))
-        self.outcome = torch.empty(size, dtype=torch.int8, device=device)
-        self.depths = torch.empty(size, dtype=torch.int32, device=device)
-        self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state
-        self.live = torch.empty(size, dtype=torch.bool, device=device)
-        self.overflowed = torch.empty(size, dtype=torch.bool, device=device)
-        self.tally = torch.empty(5, dtype=torch.int64, device=device)  # the caps' counters, then NaN logits
-        # What spoils a result: equal hashes of different keys, d as measured, lists that were too long for their room.
-        self.doubts = torch.empty(3, device=device)
-        self.looks = torch.empty(2, dtype=torch.int64, device=device)  # children: all, and those that float32 encoded
-        self.static = mode == "reduce-overhead"
-        self.rooms: tuple[float, ...] = ROOMS
-        self.captured: dict[int, Captured] = {}  # by its number of states
+        self._settle, self._follow = ready(settled, "step"), ready(follow, "step")
+        types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool, torch.int64)
+        sizes = (size, size, size, size, size, 5)
+        buffers = zip(sizes, types, strict=True)
+        self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
+        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.restart()
 
     def restart(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
-        self.outcome.fill_(UNFINISHED)
-        self.live.fill_(True)
-        for buffer in (self.depths, self.overflowed, self.tally, self.doubts, self.looks):
+        self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
+        for buffer in (*self.walk, self.apart):
             buffer.zero_()
+        self.walk.outcome.fill_(UNFINISHED)
+        self.walk.live.fill_(True)
         base = engine.constants + 1
         own_key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
         none = torch.empty(0, dtype=torch.int64, device=device)
-        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5))
-        self.table, ids, new, collisions = entered(table, keys, states, self.by_hash)
-        self.doubts[0] += collisions
-        self.at.copy_(ids)
+        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
+        first = Successors(keys, states, none, table.lost)
+        self.table, ids, new = settled(table, none, first, self.by_hash)
+        self.walk.at.copy_(ids)
         new = new.nonzero()[:, 0]
         own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
         encoded = self._in_passes(self._encode, states[new])
@@ -177,45 +149,34 @@ class Levels:
         if self.done:
             return
         self.level += 1
-        last, frontier = self.level == self.problem.depth, self.frontier
-        if len(frontier.ids):
+        if len(self.frontier.ids):
             reached, new = self._expand()
-        walk = (self.outcome, self.depths, self.at, self.live, self.overflowed, self.tally)
-        self._follow(*walk, self.table)
-        if last:
-            neither = torch.zeros_like(self.live)
-            ended = classify(neither, self.overflowed, neither)
-            self.outcome.copy_(torch.where(self.live, ended, self.outcome))
-            self.live.fill_(False)
-        # The host waits for the device here, where it has given it the whole level.
-        if len(frontier.ids):
+            self._follow(self.walk, self.table, self.problem.depth)
+            # The host waits for the device here, where it has given it the whole level.
             new = new.nonzero()[:, 0]
-            self.frontier = self._rows(reached, new)
+            self.frontier = Frontier(*(each[new] for each in reached))
+        else:
+            self._follow(self.walk, self.table, self.problem.depth)
         # A candidate stands at every state of the frontier.
-        self.done = last or (not len(self.frontier.ids) and not bool(self.live.any()))
+        left = len(self.frontier.ids) or bool(self.walk.live.any())
+        self.done = self.level == self.problem.depth or not left
         if self.done and self._misled():
-            self.captured.clear()
             self.restart()
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed, overfull = self.doubts.tolist()
+        collisions, differed = bool(self.table.collisions), float(self.apart)
         further = differed > self.differs  # both are 0 without a first look
-        if self.differs:
-            self.differed = differed
-        if further:
-            self.differs = 0.0
-        if collisions:
-            self.by_hash = False
-        if overfull:
-            self.rooms = tuple(1.25 * room for room in self.rooms)
-        return bool(further or collisions or overfull)
+        self.differed = max(self.differed, differed)
+        self.differs = 0.0 if further else self.differs
+        self.by_hash = self.by_hash and not collisions
+        return further or collisions
 
     def found(self) -> Found:
-        *dropped, nans = self.tally.tolist()
-        steps = torch.where(self.outcome == UNFINISHED, 0, self.depths)
+        *dropped, nans = self.walk.tally.tolist()
+        steps = torch.where(self.walk.outcome == UNFINISHED, 0, self.walk.depths)
         return Found(
-            outcome=self.outcome.cpu().numpy().copy(),
+            outcome=self.walk.outcome.cpu().numpy().copy(),
             steps=steps.cpu().numpy().copy(),
             dropped=Dropped(*dropped),
             nans=nans,
@@ -225,117 +186,63 @@ class Levels:
     def _looks(self) -> tuple[tuple[str, str], ...]:
         if not (self.differs or self.differed):
             return ()
-        children, again = self.looks.tolist()
-        said = f"{again:,} of {children:,} children encoded in float32" if self.differs else "given up"
+        said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
         return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
-        names = ("outcome", "depths", "at", "live", "overflowed", "tally")
-        return {name: getattr(self, name) for name in names}
+        return self.walk._asdict()
 
     def _expand(self) -> tuple[Frontier, Tensor]:
         """Give every state of the frontier its successor. Answers those, and which were never reached before."""
         frontier = self.frontier
-        parts = split(frontier, self.derived_rows)
-        chosen = [self._successors(part) for part in parts]
-        successors = Successors(*(joined(column) for column in zip(*chosen, strict=True)))
-        self.table, ids, new, collisions = self._settle(self.table, frontier.ids, successors, self.by_hash)
-        self.doubts[0] += collisions
+        parts = zip(*(torch.split(each, self.derived_rows) for each in frontier), strict=True)
+        chosen = zip(*(self._successors(Frontier(*part)) for part in parts), strict=True)
+        successors = Successors(*(joined(column) for column in chosen))
+        self.table, ids, new = self._settle(self.table, frontier.ids, successors, self.by_hash)
         return Frontier(ids, successors.keys, successors.states, frontier.own, successors.encoded), new
 
     def _successors(self, part: Frontier) -> Successors:
-        count = len(part.ids)
-        if self.static:
-            size = padded(count)
-            if size not in self.captured:
-                looks = self.looks.clone()
-                self.captured[size] = Captured(self._chosen, filled(part, size))
-                self.looks.copy_(looks)  # that was no look
-            chosen = self.captured[size](part)
-        elif count == 1:  # for which torch would compile everything again
-            chosen = self._chosen(filled(part, 2))
-        else:
-            chosen = self._chosen(part)
-        if self.static and len(self.frontier.ids) > count:  # the next replay of a graph writes to the same place
-            chosen = Successors(*(each.clone() for each in chosen))
-        return Successors(*(each[:count] for each in chosen))
-
-    def _chosen(self, part: Frontier) -> Successors:
-        policy, rows = self.problem.policy, len(part.ids)
+        policy, count = self.problem.policy, len(part.ids)
+        if count == 1:  # for which torch would compile everything again
+            part = Frontier(*(torch.cat([each, each]) for each in part))
         unified = self._unify(part.states, part.own)
-        closed = self._close(unified, part.own, self._places(unified.valid, rows * self.rooms[0]))
+        closed = self._close(unified, part.own, places(unified.valid))
         listed = self._different(part.states, unified, *closed)
-        real = listed.real & (part.states[:, :1, 0] != PAD)
-        parent, words, states = self._taken(listed, self._places(real, rows * self.rooms[1]))
+        parent, words, states = self._taken(listed, places(listed.real))
         if self.differs:
             seen = self._in_passes(self._glance, states)
-            # Where shapes are static, the last row has no state, and is given what fills the lists up.
-            most = rows - 1 if self.static else rows
-            winning = self._contenders(seen, part.encoded, parent, policy.scale, self.differs) & (parent < most)
-            self.looks += torch.stack([real.sum(), winning.sum()])
-            kept = self._places(winning, rows * self.rooms[2])
+            kept = places(self._contenders(seen, part.encoded, parent, policy.scale, self.differs))
+            self.children, self.again = self.children + len(parent), self.again + len(kept)
             parent, words, states = parent[kept], words[:, kept], states[kept]
         encoded = self._in_passes(self._encode, states)
         if self.differs:
-            self.doubts[1] = torch.maximum(self.doubts[1], self._apart(seen[kept], encoded, parent < most))
-        logits = self._weigh(encoded, part.encoded, parent, policy.scale)
-        child, nans = self._choose(logits, parent, rows)
-        child = child.clamp(max=len(logits) - 1)  # of a row without a state
+            self.apart = torch.maximum(self.apart, self._apart(seen[kept], encoded))
+        child, nans = self._choose(encoded, part.encoded, parent, policy.scale)
         keys = torch.cat([words[:, child], part.keys[:, -1:].T]).T
         lost = torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1)
-        return Successors(keys, states[child], encoded[child], lost)
-
-    def _places(self, marked: Tensor, room: float) -> Tensor:
-        """Where ``marked`` is true, flattened: int64 [N]. The host waits for the device to count them, or, where shapes
-        are static, ``room`` places are answered, filled up with the last, which nothing is read from."""
-        if not self.static:
-            return marked.flatten().nonzero()[:, 0]
-        places: Tensor
-        places, count = self._fill(marked, int(room))
-        self.doubts[2] += count >= int(room)
-        return places
+        return Successors(*(each[:count] for each in (keys, states[child], encoded[child], lost)))
 
     def _in_passes(self, encode: Callable[..., Tensor], states: Tensor) -> Tensor:
         return joined([encode(part) for part in torch.split(states, self.encoded_rows)])
-
-
-def split(rows: Frontier, most: int) -> list[Frontier]:
-    """Slices of at most ``most`` rows of every tensor in the tuple."""
-    return [Frontier(*parts) for parts in zip(*(torch.split(each, most) for each in rows), strict=True)]
-
-
-def rows_of(frontier: Frontier, rows: Tensor) -> Frontier:
-    return Frontier(*(each[rows] for each in frontier))
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 
-def filled(part: Frontier, size: int) -> Frontier:
-    """Rows without a state after the others."""
-    return Frontier(*(pad(each, (0, 0) * (each.ndim - 1) + (0, size - len(each))) for each in part))
-
-
-def padded(count: int) -> int:
-    """A size above ``count`` that many counts share: at most an eighth above it, or 64."""
-    step = max(64, (1 << count.bit_length()) // 16)
-    return (count // step + 1) * step
-
-
-def fill(marked: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """The first ``room`` places where ``marked`` is true, flattened and filled up with the last place; their number."""
-    marked = marked.flatten()
-    number = marked.cumsum(0)
-    places = torch.full((room + 1,), len(marked) - 1, device=marked.device)
-    to = torch.where(marked, number - 1, room).clamp(max=room)
-    return places.scatter(0, to, torch.arange(len(marked), device=marked.device))[:room], number[-1]
+def places(marked: Tensor) -> Tensor:
+    """int64 [N]: where ``marked`` is true, flattened. The host waits for the device to count them."""
+    return marked.flatten().nonzero()[:, 0]
 
 
 def weigh(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Tensor:
     """The logit of each child, given its place among the parents."""
     return (encoded * parents[parent]).sum(-1) * scale
+
+
+def choose(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Choice:
+    return choose_listed(weigh(encoded, parents, parent, scale), parent, len(parents))
 
 
 def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, differs: float) -> Tensor:
@@ -349,10 +256,10 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
     return ~loses
 
 
-def apart(seen: Tensor, encoded: Tensor, real: Tensor) -> Tensor:
-    """The largest difference over the length of what was looked for, of those that are ``real``."""
+def apart(seen: Tensor, encoded: Tensor) -> Tensor:
+    """The largest difference over the length of what was looked for."""
     shares = (seen - encoded).norm(dim=1) / encoded.norm(dim=1).clamp(min=1e-30)
-    return torch.where(real, torch.where(shares.isnan(), torch.inf, shares), 0).amax()
+    return torch.where(shares.isnan(), torch.inf, shares).amax()
 
 
 def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
@@ -377,45 +284,28 @@ def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
     return torch.empty_like(order).scatter(0, order, heads[run]), (differs & (hashed[1:] == hashed[:-1])).sum()
 
 
-def entered(table: Table, keys: Tensor, states: Tensor, by_hash: bool) -> tuple[Table, Tensor, Tensor, Tensor]:
-    """The table with new rows; the first row with the key of each (int64 [F]); which states (bool [F]) are there for
-    the first time and not at their end; and collisions as ``first_equal`` counts them."""
-    known, count, predicate = len(table.keys), len(keys), states[:, 0, 0]
-    table = Table(
-        torch.cat([table.keys, keys]),
-        pad(table.next, (0, count)),
-        torch.cat([table.ends, predicate]),
-        pad(table.lost, (0, 0, 0, count)),
-    )
-    first, collisions = first_equal(table.keys, by_hash)
+def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tuple[Table, Tensor, Tensor]:
+    """The table with new rows, which the rows ``at`` have as their successors; the first row with the key of each
+    (int64 [F]); and which states (bool [F]) are there for the first time and not at their end."""
+    known, count, predicate = len(table.keys), len(chosen.keys), chosen.states[:, 0, 0]
+    keys = torch.cat([table.keys, chosen.keys])
+    first, collisions = first_equal(keys, by_hash)
     ids = first[known:]
     new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate > FALSE)
-    return table, ids, new, collisions
+    following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
+    lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
+    return Table(keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions), ids, new
 
 
-def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tuple[Table, Tensor, Tensor, Tensor]:
-    """As ``entered``, and the rows ``at`` have the successors."""
-    table, ids, new, collisions = entered(table, chosen.keys, chosen.states, by_hash)
-    table = table._replace(next=table.next.index_copy(0, at, ids), lost=table.lost.index_copy(0, at, chosen.lost))
-    return table, ids, new, collisions
-
-
-def follow(
-    outcome: Tensor,
-    depths: Tensor,
-    at: Tensor,
-    live: Tensor,
-    overflowed: Tensor,
-    tally: Tensor,
-    table: Table,
-) -> None:
+def follow(walk: Walk, table: Table, depth: int) -> None:
     """One choice of every live candidate, from the table."""
+    outcome, depths, at, live, overflowed, tally = walk
     dropped = table.lost[at] * live.unsqueeze(1)
     tally += dropped.sum(0)
     overflowed |= (dropped[:, :4] > 0).any(1)
     at.copy_(torch.where(live, table.next[at], at))
     depths += live
     proved, failed = table.ends[at] == TRUE, table.ends[at] == FALSE
-    finished = live & (proved | failed)
+    finished = live & (proved | failed | (depths == depth))
     outcome.copy_(torch.where(finished, classify(proved, overflowed, failed), outcome))
     live &= ~finished
