@@ -4,7 +4,7 @@
     python benchmarks/evaluator.py ../old:fused.default levels.default --queries 20 --rounds 3 -o cpu.json
     python benchmarks/evaluator.py levels.default fused.default --batch-sizes 64,256,1024,4096,16384 --max-atoms 21
 
-``FOLDER:strategy.mode`` runs the code of another checkout, ``strategy.mode+first-look=tf32`` gives that run an
+``FOLDER:strategy.mode`` runs the code of another checkout, ``strategy.mode+first-look=float16`` gives that run an
 option. Each run has a process of its own, ``--rounds`` of them in turn with the other runs', and is written as soon
 as it is there; a later call goes on where the last one stopped, and starts over if the question differs. A process
 first evaluates once, which compiles and warms up, then ``--samples`` times. A run that failed or ran past

@@ -40,7 +40,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.compare import intervals
-from kgprof.measures import rounds
+from kgprof.measures import times
 from kgprof.progress import Silent
 from kgprof.reading import layout
 from kgprof.record import recorder, store
@@ -202,7 +202,7 @@ def one_pair(
     timed = [m.decode_json(file.read_bytes(), m.TimedRound).timing for file in files]
     medians = [[statistics.median(us for group in each.step_us for us in group) for each in timed]]
     medians += [[statistics.median(each.evaluation_s) for each in timed]] if timed[0].evaluation_s else []
-    taken = [rounds.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed]
+    taken = [times.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed]
     pieces = [[each.step_us for each in taken], [each.evaluation_s for each in taken]]
     return {
         name: intervals.Pair(below, above, intervals.ratio_in_turn(*side_by_side) or above / below)

@@ -25,8 +25,7 @@ RUNGS = (
     ("fused.default", "ours", "continuing and refilled slots in one engine call"),
     ("fused.reduce-overhead", "ours", "CUDA graphs"),
     ("levels.default", "ours", "each distinct state once, only real children"),
-    ("levels.reduce-overhead", "ours", "one CUDA graph per size of a level"),
-    ("levels.reduce-overhead+first-look=float16", "ours", "float16 first, float32 where it decides"),
+    ("levels.default+first-look=float16", "ours", "float16 first, float32 where it decides"),
 )
 WIDTH, ROW, LABEL = 900, 26, 330
 

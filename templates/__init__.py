@@ -1,1 +1,1 @@
-"""Installed as kgprof.templates; found through kgprof.render.resources."""
+"""Installed as kgprof.templates; found through kgprof.render.html."""

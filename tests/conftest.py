@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import shutil
 import signal
@@ -23,11 +24,18 @@ LONGEST = (
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",
     "tests/test_scripts.py",
-    "tests/test_watch.py",
+    "tests/test_sweep.py",
     "tests/workloads/",
     "tests/record/",
     "tests/test_linkpred",
+    "tests/corpus",
+    "tests/cli/",
+    "tests/test_watch.py",
+    "tests/watching/",
+    "tests/test_compare_recorded.py",
+    "tests/regressions/",
     "tests/contract/",
+    "tests/render/",
 )
 
 # One cold compile for the whole session; the vector-ISA probe alone takes 8-12 s.
@@ -58,7 +66,19 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Eleven thousand tests and torch stay until the end: the garbage collector need not look at them each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what is left of C++ objects is told as leaks else
     shutil.rmtree(_CACHE, ignore_errors=True)
 
 

@@ -12,8 +12,9 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Set
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.cli.sweeping import further

@@ -9,7 +9,7 @@ from kgprof.collectors import addresses, mutations
 from kgprof.collectors.addresses import AddressChange
 from kgprof.collectors.mutations import FIXED, Mutation
 from kgprof.gate import judge
-from kgprof.gate.budgets import DEFAULTS
+from kgprof.gate.metrics import DEFAULTS
 from kgprof.wording import plural
 from tests.gate import gated
 from tests.gate.gated import FUSED

@@ -15,7 +15,7 @@ from kgprof import cli
 from kgprof.model import PassName
 from kgprof.reading import layout
 from kgprof.record.kept_records import write_records
-from kgprof.render.trace_links import EMBEDDED_BYTES
+from kgprof.render.embedded_profile import EMBEDDED_BYTES
 from tests.export.test_speedscope import faults, whole_ns
 from tests.record import handmade
 

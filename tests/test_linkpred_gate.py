@@ -24,14 +24,6 @@ def only(profile: Profile) -> Finding:
     return finding
 
 
-def test_the_fused_step_is_one_graph_and_stays_one(tmp_path: Path) -> None:
-    code, said, profile, _ = gated(None, tmp_path)
-
-    assert code == 0, said
-    assert said.splitlines()[-1].startswith("OK: ")
-    assert profile.findings == ()
-
-
 def test_a_break_in_the_step_fails_the_gate_at_its_line(tmp_path: Path) -> None:
     code, said, profile, planted = gated(GRAPH_BREAK, tmp_path)
 
@@ -69,15 +61,17 @@ def reads_of(profile: Profile) -> list[tuple[str, str, str]]:
 DONE_CHECK = ("KGP201", "evaluator.py", "self.done = bool(self.strategy.done)")
 
 
-def test_the_fused_step_reads_nothing_but_whether_it_is_done(tmp_path: Path) -> None:
+def test_the_fused_step_stays_one_graph_and_reads_nothing_but_whether_it_is_done(tmp_path: Path) -> None:
     code, said, profile, _ = gated(None, tmp_path, "--max", "syncs-per-step=1")
 
     (run,) = profile.runs
     assert code == 0, said
+    assert said.splitlines()[-1].startswith("OK: ")
     assert isinstance(run.memory, MemorySummary)
     assert (run.memory.syncs_per_step, run.memory.steps) == (1.0, 3)
-    # Nothing else either: no buffer moves, no result shares memory with another tensor.
+    # Nothing else either: no break, no recompile, no buffer moves, no result shares memory with another tensor.
     assert reads_of(profile) == [DONE_CHECK]
+    assert len(profile.findings) == 1
 
 
 @pytest.mark.long

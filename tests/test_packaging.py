@@ -60,7 +60,8 @@ def test_wheel_holds_templates_and_no_recordings(wheel: Path) -> None:
     assert "kgprof/py.typed" in names
     assert "kgprof/templates/report.html.jinja" in names
     assert "kgprof/templates/assets/report.css" in names
-    assert {"kgprof/measures/operators.toml", "kgprof/analysis/secrets.toml"} <= set(names)
+    tables = ("measures/operators.toml", "analysis/secrets.toml", "collectors/library_switches.toml")
+    assert {f"kgprof/{table}" for table in tables} <= set(names)
     assert "kgprof/workloads/linkpred/strategies/fused.py" in names
     assert not [name for name in names if name.startswith(("tests/", "reports/", "kgprof/fixtures/recordings/"))]
 

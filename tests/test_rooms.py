@@ -26,9 +26,8 @@ ROOMS = (
 )
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "compile_records", "memory_records", "passes", "options", "evaluation", "holistic", "roofline"),
-    *("findings", "recording", "times", "kernels", "host", "comparison", "profile", "capturing", "ladder", "shapes"),
-    "sweep",
+    *("structs", "compile_records", "memory_records", "passes", "evaluation", "findings", "times", "kernels"),
+    *("recording", "comparison", "profile", "capturing", "sweep"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "workloads")
@@ -38,10 +37,10 @@ OPENS = "reading/files.py"  # the one module that opens files of others, for whi
 READERS = (*PURE, "watching", "cli")
 READERS_AMONG_RECORDERS = ("kineto_files", "torch_trace_files", "project_sources", "kept_traces")
 OWN_FILES = {  # kgprof's own, from its package
-    ("measures/fused.py", "read_text"),
+    ("measures/kernel_kinds.py", "read_text"),
     ("render/html.py", "read_text"),
     ("analysis/secrets.py", "read_text"),
-    ("cli/ci_init.py", "read_text"),
+    ("cli/writing.py", "read_text"),
     ("cli/selftest.py", "read_text"),
     ("record/project_sources.py", "read_text"),  # torch's registry of graph breaks
 }

@@ -16,7 +16,7 @@ import pytest
 from kgprof import cli
 from kgprof.errors import UsageError
 from kgprof.record import ranks
-from tests.cli.test_ci import acted_on
+from tests.cli.test_saying import acted_on
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "fixtures" / "workloads" / "training.py"
@@ -116,7 +116,9 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     assert "kgprof/record" not in run["exit"]["traceback"]
     assert run["script"]["step"] == "an optimizer step"
     assert run["script"]["steps"] == 5
-    assert run["notes"][0].startswith("a step is an optimizer step")
+    assert (
+        run["notes"][0] == "a step is an optimizer step; 5 counted (also seen: 6 times a call of a compiled function)"
+    )
     assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
     assert run["step"]["reason"].startswith("a script runs once")
     assert (tmp_path / "out" / "report.html").is_file()
@@ -158,13 +160,11 @@ def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> N
 
 def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     gate = ("check-graphs", TRAINING, "-o", "out", "--quiet")
-    passed = kgprof(*gate, cwd=tmp_path)
     once = kgprof(*gate, "--format", "json", "--", "--longer-on-rank", "0", cwd=tmp_path)
     failed = kgprof(*gate, "--format", "json", "--", "--growing", cwd=tmp_path)
     nothing = kgprof(*gate, "--", "--steps", "0", cwd=tmp_path)
-    switched_off = kgprof(*gate, cwd=tmp_path, TORCH_COMPILE_DISABLE="1")
 
-    assert (passed.returncode, passed.stderr) == (0, ""), passed.stdout
+    assert once.stderr == ""
     (note,) = json.loads(once.stdout)["findings"]
     assert (once.returncode, note["rule"], note["level"], note["one_off"]) == (0, "KGP103", "note", True)
     assert "in call 4" in note["message"]
@@ -172,8 +172,6 @@ def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 23)
     assert nothing.returncode == 5
     assert "nothing was compiled" in nothing.stdout
-    assert switched_off.returncode == 5
-    assert "TORCH_COMPILE_DISABLE=1 is set" in switched_off.stdout
 
 
 def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without_recompiles(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kgprof import cli, render
 from kgprof.cli import writing
-from kgprof.cli.ci import SUMMARY_BYTES
+from kgprof.cli.saying import SUMMARY_BYTES
 from kgprof.model import PassName, PrivateNames, Profile, decode_json, encode_json
 from kgprof.reading import layout, recordings
 from kgprof.record import store

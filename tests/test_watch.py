@@ -412,9 +412,9 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
     assert "<stdin>:1: KGP201 on a GPU converting" in done.stdout
 
 
-def test_the_example_of_the_reference_finds_what_it_says(tmp_path: Path) -> None:
-    text = (Path(__file__).parent.parent / "docs" / "reference.md").read_text(encoding="utf-8")
-    example = text.partition("## In a REPL or a test")[2].partition("```python\n")[2].partition("```")[0]
+def test_the_example_of_the_documentation_finds_what_it_says(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "watching.md").read_text(encoding="utf-8")
+    example = text.partition("```python\n")[2].partition("```")[0]
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     names: dict[str, Any] = {"__name__": "example"}

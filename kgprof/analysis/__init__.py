@@ -16,7 +16,7 @@ from kgprof.analysis import memory, ranks
 from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
 from kgprof.analysis.omissions import omissions
-from kgprof.analysis.rank_balance import rank_balance
+from kgprof.analysis.ranks import rank_balance
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
@@ -25,13 +25,12 @@ from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures import holistic_check, host_stacks, kernels, memory_curve, times
+from kgprof.measures import holistic_check, host_stacks, kernels, step_timeline, times
 from kgprof.measures.economics import economics
-from kgprof.measures.fusion import fusion
+from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
-from kgprof.measures.ranked import with_speedups
-from kgprof.measures.rounds import rounds, step_series
-from kgprof.measures.training_phases import training_phases
+from kgprof.measures.kernels import fusion
+from kgprof.measures.times import rounds, step_series, with_speedups
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
@@ -177,7 +176,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
         series=step_series(record),
-        memory_curve=run.once(memory_curve.shown),
+        memory_curve=run.once(step_timeline.shown),
         slow_first=slow_first,
         economics=run.once(economics),
         phases=phases,

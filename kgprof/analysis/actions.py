@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors import RULES, device_idle, rule_of, weight
+from kgprof.collectors import RULES, device_idle, rule_of, syncs, weight
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
@@ -47,11 +47,14 @@ def _found(
 ) -> Iterator[m.Action]:
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
-        if finding.run not in (run.key, None) or finding.accepted or rule.topic in NOT_ABOUT_SPEED:
+        # An eager script has its line to compile it with, which comes after all else.
+        uncompiled = rule.topic is m.Topic.COVERAGE and finding.run is None and bool(finding.fix)
+        unsuited = rule.topic in NOT_ABOUT_SPEED and not uncompiled
+        if finding.run not in (run.key, None) or finding.accepted or unsuited:
             continue
         saves = _bound(finding, rule, idle_us)
         if isinstance(saves, m.Skipped):
-            if finding.level is m.Level.NOTE:
+            if not uncompiled and not _asks_for_something(finding):
                 continue
         elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
             continue
@@ -62,9 +65,18 @@ def _found(
             text=finding.message,
             location=finding.location,
             fix=finding.fix,
+            no_fix=finding.no_fix,
             saves=saves,
             share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
         )
+
+
+def _asks_for_something(finding: m.Finding) -> bool:
+    """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is a warning there."""
+    if (reads := finding.reads) is not None and reads.steps:
+        often = reads.in_steps > syncs.SELDOM * reads.steps
+        return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
+    return finding.level is not m.Level.NOTE
 
 
 def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving | m.Skipped:

@@ -1,4 +1,10 @@
-"""The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
+"""How declared buffers get their next values, and what the copies cost: kernels a step, and their share of the time.
+
+A copy is ``copy_`` or ``_foreach_copy_`` called from eager code, so outside of every compiled region and of every
+other operator. A trace does not say into which tensor, so all such copies of a step are counted, whether they go into
+a declared buffer or not.
+
+The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
 
 An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen: where
 nothing was looked at, or there was nothing to look at, it is not observed, with the reason. What a practice forbids is
@@ -9,11 +15,12 @@ whether it would hold.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from kgprof import model as m
-from kgprof.analysis.buffer_copies import BufferCopies, buffer_copies
 from kgprof.collectors import (
     addresses,
     aliases,
@@ -25,10 +32,94 @@ from kgprof.collectors import (
     recompiles,
     syncs,
 )
+from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.collectors.tensor_facts import run_tensors
-from kgprof.reading.evidence import Evidence
+from kgprof.reading import launches
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.kineto import Columns
+from kgprof.reading.launches import Launched, launched_in_trace
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 from kgprof.wording import plural, relative, short
+
+COPIES = ("aten::_foreach_copy_", "aten::copy_")
+ONE_COPY = "aten::copy_"
+NONE_COPIED = m.Skipped(reason="no declared buffer is copied into outside of compiled code")
+
+
+class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
+    """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_`` operators."""
+
+    kernels: float
+    duration_us: float
+    share: float  # of the duration of all kernels (CUDA) or of all outermost operators (CPU), 0..1
+    measured_in: m.PassName
+
+
+class BufferCopies(m.Model, frozen=True, kw_only=True):
+    """One run that declares buffers; their names by pattern."""
+
+    run: m.RunKey
+    copied: tuple[str, ...]
+    dtypes: int  # of those; one _foreach_copy_ of tensors of one dtype is one kernel
+    mutated: tuple[str, ...]  # inside a compiled region
+    rebound: tuple[str, ...]
+    unwritten: tuple[str, ...]
+    cost: CopyCost | m.Skipped
+
+
+def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
+    """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
+    named: dict[m.RunKey, dict[str, list[str]]] = {}
+    dtypes: dict[m.RunKey, set[str]] = defaultdict(set)
+    for event in evidence.once(addresses.collect):
+        if isinstance(event, BufferUse):
+            by_pattern = named.setdefault(event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)})
+            by_pattern[event.pattern].append(event.name)
+            dtypes[event.run] |= {event.dtype} if event.pattern == COPIED_INTO else set()
+    return tuple(
+        BufferCopies(
+            run=run.key,
+            dtypes=len(dtypes[run.key]),
+            cost=_cost(run) if named[run.key][COPIED_INTO] else NONE_COPIED,
+            **{pattern: tuple(names) for pattern, names in named[run.key].items()},
+        )
+        for run in evidence.runs
+        if run.key in named
+    )
+
+
+def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
+    traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
+    if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
+        return m.first_skipped(traced, trace, work)
+    return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
+
+
+def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
+    """What the copies in a trace of ``steps`` steps cost. ``work``: what ran on the GPU; None for a CPU run."""
+    outermost = launches.outermost(columns, columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
+    copies = np.zeros(len(columns), np.bool_)
+    copies[outermost] = columns.named(*COPIES)[outermost]
+    if not len(outermost) or not steps:
+        return m.Skipped(reason="the trace has no operator")
+    if work is None:
+        single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
+        kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
+        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (copies, outermost))
+    else:
+        ours = work.events[launches.innermost(columns, copies, work.calls) != NOBODY]
+        kernels = len(ours)
+        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (ours, work.events))
+    if not total_ns:
+        return m.Skipped(reason="nothing ran on the GPU in the traced steps")
+    return CopyCost(
+        kernels=kernels / steps,
+        duration_us=spent_ns / steps / 1000,
+        share=spent_ns / total_ns,
+        measured_in=m.PassName.TRACE,
+    )
+
 
 SEPARATE_COPIES = 3  # from so many copy kernels a step, and more than dtypes, one _foreach_copy_ a dtype pays
 NAMED = 3  # runs; beyond it their number says more than their names
@@ -128,7 +219,7 @@ class Seen:
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
         ids = {rule.id for rule in rules}
-        return [one for one in self.findings if one.rule in ids and one.level is not m.Level.NOTE and _compiles(one)]
+        return [one for one in self.findings if one.rule in ids and one.counts and _compiles(one)]
 
     @property
     def unwatched(self) -> str:
@@ -260,7 +351,7 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("whole-graphs", "no graph break and no skipped frame", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
-        f"{run.key.slug} has symbolic sizes"
+        f"{run.key.slug} has symbolic sizes: right if they change, else torch.compile(dynamic=False)"
         for run in seen.evidence.recording.runs
         if isinstance(run.records, m.CompileRecords)
         and any(

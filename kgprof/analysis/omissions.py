@@ -47,7 +47,7 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
     if isinstance(run.timing, m.TimingPass):
         yield "ms/step", report.step
         yield report.unit.time, report.counts_units and report.per_unit
-        yield "speed-up", not report.is_baseline and report.speedup
+        yield "speed-up", run.script is None and not report.is_baseline and report.speedup
         yield "further evaluations in TIMING", run.timing.stopped_early
     if isinstance(report.rounds, m.Rounds):
         yield from (("part of the rounds of TIMING", lost) for lost in report.rounds.lost)

@@ -1,16 +1,25 @@
 """Ranks of one program: whether they compiled the same, and for the same reasons.
 
 Ranks that compile different graphs wait for each other's compilers, and collectives inside the graphs may never meet.
+
+The ranks of one job beside each other: who is late to the collectives, why, and who waits for whom.
+
+Ranks that meet in collectives take equally long for a step, whoever is slow: the others wait inside their collectives.
+So a straggler shows as the rank that waits shortest, and what it does longer than the others is the cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+
+import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.recompiles import rejections
+from kgprof.measures import collectives
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.wording import plural
+from kgprof.wording import figure, plural, short_name
 
 Graph = tuple[str, str]  # compile id, function and place
 
@@ -63,3 +72,145 @@ def _said(
     if lacking := len(partial) - len(mine):
         graphs = f"{plural(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
         yield f"{graphs} not compiled on rank {ranks[key]}"
+
+
+STRAGGLES_FROM = 1.05  # without collectives: largest compute time over the median; below it ranks are called level
+LATE_FROM = 0.05  # of a step, that the others wait for the late rank and do nothing else meanwhile
+SURE_FROM = 3.0  # standard errors over the steps, by which the others' waits are longer than its own
+
+
+def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBalance | None:
+    """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a launch was traced.
+
+    Of two files of one rank the first counts.
+    """
+    files = evidence.recording.header.plan.trace_files
+    every = [(file.key, file.rank) for file in files if not file.against]
+    if not files and any(isinstance(report.kernels, m.KernelBreakdown) for report in reports):
+        every = [(report.key, report.script.rank) for report in reports if report.script is not None]
+    numbered = [(key, rank) for key, rank in every if rank is not None]
+    if len({rank for _, rank in numbered}) < 2:
+        return None
+    kernels = {report.key: report.kernels for report in reports}
+    loads: dict[int, m.RankLoad] = {}
+    left_out = []
+    for key, rank in numbered:
+        load = _load(key, rank, kernels[key])
+        if isinstance(load, m.RankLoad) and rank not in loads:
+            loads[rank] = load
+        else:
+            why = load if isinstance(load, str) else f"another file of rank {rank} is already counted"
+            left_out.append(f"{key.strategy}: {why}")
+    ranks = tuple(loads[rank] for rank in sorted(loads))
+    if len(ranks) < 2:
+        text = "the ranks cannot be compared: fewer than two have work and collectives in marked steps"
+        return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
+    runs = [run for load in ranks if (run := evidence.run(load.run)) is not None]
+    waits = collectives.matched([run.once(collectives.of_run) for run in runs], [load.rank for load in ranks])
+    straggler, late, cause = None, None, None
+    if isinstance(waits, m.Skipped):
+        straggler, text = _straggler(ranks)
+    else:
+        late, text = _late(ranks, waits)
+    if late is not None:
+        straggler = late.run
+        cause, why = _cause(late, [load for load in ranks if load is not late], kernels)
+        text = f"{text}, {why}"
+    return m.RankBalance(
+        ranks=ranks,
+        straggler=straggler,
+        cause=cause,
+        text=text,
+        collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
+        left_out=tuple(left_out),
+    )
+
+
+def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.RankLoad | None, str]:
+    """The rank that waits shortest, if that is no chance and costs the others a part of their step."""
+    steps = waits.waits_us.shape[1]
+    place = int(waits.waits_us.mean(axis=1).argmin())
+    late, others = ranks[place], [load for load in ranks if load is not ranks[place]]
+    step_us = median(load.step_us for load in ranks)
+    cost_us = median(load.exposed_us for load in others) - late.exposed_us
+    shorter_us = np.delete(waits.waits_us, place, axis=0).mean(axis=0) - waits.waits_us[place]
+    by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps)
+    if by_chance or cost_us < LATE_FROM * step_us:
+        last = int((waits.waits_us.argmin(axis=0) == place).sum())
+        who = f"rank {others[0].rank}" if len(others) == 1 else "the others"
+        waited = f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} ms per step for it"
+        return None, f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, and {waited}"
+    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
+    part = f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step ({cost_us / step_us:.0%})"
+    return late, f"rank {late.rank} is late: {who} {part} for it"
+
+
+def _cause(
+    late: m.RankLoad, others: Sequence[m.RankLoad], kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+) -> tuple[m.LateCause | None, str]:
+    """What takes the late rank longest, against the median of the others, and the kernel or operator that grew most."""
+
+    def beyond(value: Callable[[m.RankLoad], float]) -> tuple[float, str]:
+        mine, theirs = value(late), median(value(load) for load in others)
+        return mine - theirs, f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
+
+    shown = {load.run: found for load in (late, *others) if isinstance(found := kernels[load.run], m.KernelBreakdown)}
+    on_gpu = shown[late.run].device == "cuda"
+    waits = "its GPU waits longer for its CPU" if on_gpu else "it spends longer in Python between operators"
+    causes = {
+        m.LateCause.COMPUTE: (*beyond(lambda load: load.compute_us - load.copies_us), "it computes longer"),
+        m.LateCause.HOST: (*beyond(lambda load: load.idle_us), waits),
+        m.LateCause.COPIES: (*beyond(lambda load: load.copies_us), "its copies take longer"),
+    }
+    cause = max(causes, key=lambda each: causes[each][0])
+    more_us, figures, words = causes[cause]
+    if more_us <= 0:
+        return None, "but the traces do not show why"
+    if cause is m.LateCause.HOST:
+        return cause, f"because {words}: {figures}"
+    copies, not_work = cause is m.LateCause.COPIES, (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
+    mine, *theirs = (
+        {
+            row.name: row.total_us / load.steps
+            for row in shown[load.run].rows
+            if row.kind not in not_work and (row.generator == "memcpy") == copies
+        }
+        for load in (late, *others)
+    )
+    growth = {name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()}
+    most = max(growth, key=lambda name: growth[name], default="")
+    named = f", most of it {short_name(most)}" if most and growth[most] > more_us / 2 else ""
+    return cause, f"because {words}: {figures}{named}"
+
+
+def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
+    """Or why there is none."""
+    if isinstance(kernels, m.Skipped):
+        return kernels.reason
+    if not isinstance(kernels.communication, m.Communication):
+        return kernels.communication.reason
+    if not kernels.steps:
+        return "the trace marks no steps (ProfilerStep#), so there is no common unit"
+    talk, exposed_us = kernels.communication, kernels.communication.exposed_us
+    return m.RankLoad(
+        run=key,
+        rank=rank,
+        steps=kernels.steps,
+        step_us=kernels.window_us / kernels.steps,
+        busy_us=(talk.work_us + exposed_us) / kernels.steps,
+        idle_us=(kernels.window_us - talk.work_us - exposed_us) / kernels.steps,
+        compute_us=talk.work_us / kernels.steps,
+        communication_us=talk.busy_us / kernels.steps,
+        exposed_us=exposed_us / kernels.steps,
+        copies_us=talk.copies_us / kernels.steps,
+    )
+
+
+def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
+    slowest = max(ranks, key=lambda load: load.compute_us)
+    middle = median(load.compute_us for load in ranks)
+    evidence = f"{figure(slowest.compute_us / 1000)} ms of compute per step, median {figure(middle / 1000)}"
+    if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
+        return None, f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: {evidence})"
+    said = f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f}× as long as the median ({evidence})"
+    return slowest.run, f"{said}; the traces do not show whether the others wait for it"

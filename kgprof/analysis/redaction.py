@@ -147,14 +147,10 @@ _WORD = re.compile(r"[a-z][a-z-]+")
 
 def _is_a_word(name: str) -> bool:
     """Whether kgprof itself says it: who is called "step" must not turn every step of a report into a user."""
-    return name.lower() in _our_words()
-
-
-def _our_words() -> frozenset[str]:
     if not _OURS:
         text = m.encode_json(collectors.RULES).decode() + " " + m.encode_json(msgspec.json.schema(m.Profile)).decode()
         _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
-    return frozenset(_OURS)
+    return name.lower() in _OURS
 
 
 _OURS: set[str] = set()
@@ -194,9 +190,8 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
     before = profile.contents or m.Contents(redaction=False, source=ALL)
     counts = Counter({one.category: one.count for one in before.redacted})
     if redact:
-        redactor = redactor_of(made, private)
-        made = _walk(_with_values_left_out(made, redactor), redactor)
-        counts += redactor.counts
+        made, found = _identities_left_out(made, private)
+        counts += found
     return msgspec.structs.replace(
         made,
         contents=m.Contents(
@@ -219,22 +214,15 @@ def redacted_text(text: m.CompiledText, header: m.RecordingHeader, *, source: st
 def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: bool) -> R:
     """As ``redacted`` does it for a Profile."""
     made = _SourceLines(source, report.environment.source_root).of(report)
-    if not redact:
-        return made
-    redactor = redactor_of(made, private)
-    return _walk(_with_values_left_out(made, redactor), redactor)  # type: ignore[no-any-return]
+    return _identities_left_out(made, private)[0] if redact else made
 
 
-def redactor_of(profile: m.Profile | m.CaptureReport | m.Sweep, private: m.PrivateNames) -> Redactor:
-    """With the users that its own paths name: a Recording may come from another machine."""
-    named = _NAMED_HOME.findall(msgspec.json.encode(profile).decode())
+def _identities_left_out(report: R, private: m.PrivateNames) -> tuple[R, Counter[str]]:
+    """And how often, by category. With the users that its own paths name, as a Recording may come from another machine;
+    and with values of variables that are not known to be switches, of which two digits say where they are equal."""
+    named, environment = _NAMED_HOME.findall(msgspec.json.encode(report).decode()), report.environment
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
-    return Redactor(msgspec.structs.replace(private, users=users), root=profile.environment.source_root)
-
-
-def _with_values_left_out(report: R, redactor: Redactor) -> R:
-    """Values of variables that are not known to be switches; of equal values two digits say that they are equal."""
-    environment = report.environment
+    redactor = Redactor(msgspec.structs.replace(private, users=users), root=environment.source_root)
     flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
     changed: dict[str, Any] = {
         "environment": msgspec.structs.replace(environment, flags=flags),
@@ -244,7 +232,7 @@ def _with_values_left_out(report: R, redactor: Redactor) -> R:
         if (given := getattr(report, name, None)) is not None:
             arguments = _arguments(given.workload_args, redactor)
             changed[name] = msgspec.structs.replace(given, workload_args=arguments)
-    return msgspec.structs.replace(report, **changed)
+    return _walk(msgspec.structs.replace(report, **changed), redactor), redactor.counts
 
 
 _VALUE_LEFT_OUT = re.compile(r"<value [0-9a-f]{2}>")

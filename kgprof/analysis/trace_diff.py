@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.measures.fused import plain_name
+from kgprof.measures.kernel_kinds import plain_name
 
 _Name = tuple[str, m.KernelKind | None]
 _Amount = tuple[float, int | None]  # microseconds and how many, of the whole window

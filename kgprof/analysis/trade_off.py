@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.analysis.ranking import doubt, overlap, processes
+from kgprof.analysis.verdict import doubt, overlap, processes
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
-from kgprof.measures.ranked import counted_evaluation, evaluates, over_rounds, uncounted_evaluation
-from kgprof.measures.times import PER_EVALUATION, PER_STEP, STEPS_DIFFER, Unit, per_unit
+from kgprof.measures.times import (
+    PER_EVALUATION,
+    PER_STEP,
+    STEPS_DIFFER,
+    Unit,
+    counted_evaluation,
+    evaluates,
+    over_rounds,
+    per_unit,
+    uncounted_evaluation,
+)
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 

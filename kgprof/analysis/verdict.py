@@ -1,4 +1,5 @@
-"""The report's first line, in words: what a reviewer should take away if they read nothing else.
+"""Which run is the fastest, by how much, and whether these times can tell at all; and the report's first line, in
+words: what a reviewer should take away if they read nothing else.
 
 Its colour says how far the sentence stands, and nothing else. Green: it stands. Amber: it stands with a reservation,
 which the line before or below it names (results that were not compared, a part of the work undecided, a run in which
@@ -8,15 +9,186 @@ something failed. Other warnings are something to gain and are counted beside th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.analysis.ranking import TRACED_TO_NAME, Remark, fastest
 from kgprof.collectors import rule_of
+from kgprof.measures import times
+from kgprof.measures.times import PER_STEP, Ranked, Unit, over_rounds, ranked, timed, whole_jobs
 from kgprof.wording import figure, plural
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
+TRACED_TO_NAME = 3  # runs that were only traced, in the first line
+# Processes of one program were seen 1.4 and 1.5 times apart on an H200 (torch 2.11, the evaluator): the step times of
+# one process each rank nothing that is closer.
+APART = 1.5
+LEVEL_WITHIN = 1.1  # medians whose spreads overlap: beyond it nobody can tell whether they are equal
+LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
+
+    text: str
+    status: m.VerdictStatus = OK
+    notes: tuple[str, ...] = ()  # how far to trust it
+
+
+def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
+    """The fastest among the runs whose results may be believed, on what all of them have in common."""
+    if (found := ranked(runs)) is not None:
+        return _ranking(found, baseline)
+    sound = [run for run in runs if not run.results_differ]
+    per_step = timed(sound, lambda run: run.step)
+    if not per_step:
+        return Remark(text=_untimed(runs))
+    if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
+        takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
+        return Remark(text=f"{takes} from its first line to its end (no steps)")
+    for finished, unit in whole_jobs(sound):
+        if finished:
+            run, time = finished[0]
+            text = f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}"
+            return Remark(text=text, status=ATTENTION)
+    return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
+
+
+def _untimed(runs: Sequence[m.RunReport]) -> str:
+    """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
+    scripts = [(run, run.script) for run in runs if run.script and (run.script.steps or run.script.is_one_window)]
+    if scripts:
+        return "; ".join(_about(run, script) for run, script in scripts)
+    compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
+    from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
+    compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
+    among = f"{compilations} in {plural(len(runs), 'process', 'processes')}; a TORCH_TRACE directory holds no times"
+    return _traced(runs) or (among if from_files else "no run has a time")
+
+
+def _about(run: m.RunReport, script: m.ScriptRun) -> str:
+    """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
+    if script.is_one_window:
+        return f"{run.key.slug} has no steps, and was not timed"
+    steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
+    if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
+        return steps
+    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (with kgprof's listeners on)"
+
+
+def _traced(runs: Sequence[m.RunReport]) -> str:
+    """How busy each device was, of runs that were only traced; empty where none was."""
+    found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
+    parts = []
+    for slug, kernels in found[:TRACED_TO_NAME]:
+        what = "GPU busy" if kernels.device == "cuda" else "operators running"
+        percent = 100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
+        unmarked = "the traced window, in which no steps are marked"
+        of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
+        parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
+    return "; ".join(parts) + (f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else "")
+
+
+def processes(*runs: m.RunReport) -> str:
+    """How many of them the times that are ranked are from."""
+    found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
+    many = len(found) == len(runs) and min(found) >= times.FEWEST_TO_RANK
+    return f"{min(found)} processes each" if many else "one process each"
+
+
+# ---------------------------------------------------------------- ranking
+
+
+def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
+    """By the medians of all rounds where every run has several, else by those of one process each."""
+    unit, ((first, best), *others) = found.unit, found.runs
+    if not others:
+        once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
+        varied = times.variation(best, unit)
+        busy = (f"its times varied {figure(varied)}× within the run: the machine was busy",)
+        text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
+        return Remark(text=text, notes=busy if varied > times.NOISY else ())
+    against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
+    doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}
+    notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
+    notes += tuple(
+        f"in {run.key.slug} {times.slow_first_words(run.slow_first)}" for run in (first, against) if run.slow_first
+    )
+    if unsure := doubts[against.key]:
+        figures = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
+        # Whether two times are as good as equal, and quiet enough to say so.
+        quiet = all(times.variation(spread, unit) <= times.NOISY and spread.samples > 1 for spread in (best, time))
+        if not (quiet and overlap(best, time, unit) and time.median <= LEVEL_WITHIN * best.median):
+            return Remark(text=f"cannot rank: {figures}; {unsure}", status=INCONCLUSIVE, notes=notes)
+        return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, unsure))
+    close = [(run, other) for run, other in others if doubts[run.key]]
+    names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
+    names += f" and {len(close) - 1} more" if len(close) > 1 else ""
+    gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"
+    gain += f" ({unit.bare(best.median)} vs {unit.say(time.median)})"
+    if close:
+        which, _ = close[0]
+        notes += (f"{first.key.slug} and {which.key.slug} cannot be told apart: {doubts[which.key]}",)
+        return Remark(text=f"{names} are fastest: {gain}", notes=notes)
+    text = f"{first.key.slug} is fastest: {gain}"
+    second, next_best = others[0]
+    if second is not against:
+        text += f" and {figure(next_best.median / best.median)}× faster than {second.key.slug}"
+    return Remark(text=text, notes=notes)
+
+
+def doubt(first: m.RunReport, best: m.Spread, other: m.RunReport, time: m.Spread, unit: Unit) -> str:
+    """Why two times cannot be ranked, ``best`` having the smaller median; empty where they can."""
+    over = [over_rounds(run, unit) for run in (first, other)]
+    if over[0] is not None and over[1] is not None:
+        if min(over[0].maximum, over[1].maximum) >= max(over[0].minimum, over[1].minimum):
+            return f"their processes overlap ({_ranges(over[0], over[1], unit=unit)})"
+        return ""
+    if unit is not PER_STEP and (fewest := min(best.samples, time.samples)) < times.FEWEST_TO_RANK:
+        return f"measured once (n = {fewest})"
+    for run, spread in ((first, best), (other, time)):
+        if (varied := times.variation(spread, unit)) > times.NOISY:
+            return f"the times of {run.key.slug} varied {figure(varied)}× within one process: the machine was busy"
+    if overlap(best, time, unit):
+        return f"their spreads overlap ({_ranges(best, time, unit=unit)})"
+    if time.median < APART * best.median:
+        return f"one process each ranks runs that are {APART:g}× apart or more; add --rounds 3"
+    return ""
+
+
+def _contradictions(first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]) -> Iterator[str]:
+    """Runs of the same strategy whose GPU did clearly less in a step than that of the fastest."""
+    mine = _busy_us(first)
+    for run, _ in others:
+        its = _busy_us(run)
+        if mine and its and run.key.strategy == first.key.strategy and its < LESS_WORK * mine:
+            yield (
+                f"{run.key.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of {first.key.slug}), "
+                "so its longer time comes from the CPU or from chance in that process"
+            )
+
+
+def _busy_us(run: m.RunReport) -> float | None:
+    kernels = run.kernels
+    if not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda" or not kernels.steps:
+        return None
+    return kernels.busy_us / kernels.steps
+
+
+def _ranges(*spreads: m.Spread, unit: Unit) -> str:
+    low, high = ("p10", "p90") if unit is PER_STEP else ("minimum", "maximum")
+    ranges = (f"{unit.bare(getattr(time, low))} to {unit.bare(getattr(time, high))}" for time in spreads)
+    return f"{' vs '.join(ranges)} {unit.name}"
+
+
+def overlap(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
+    """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
+    return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
+
+
 WORST_LAST = (OK, ATTENTION, INCONCLUSIVE)  # of what a verdict is made of; a failure is a headline
 DOUBTS = (m.Topic.COVERAGE, m.Topic.SOURCES, m.Topic.RESULTS)  # warnings about what the report rests on
 SPOILED_FROM = 0.5  # of the work: so much of it undecided is said before anything else
@@ -44,9 +216,20 @@ def verdict(
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
-    remarks += _changed(differences)
+    # Of traces held against others, what became of the whole.
+    remarks += tuple(
+        Remark(
+            text=f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
+            f"was {figure(one.total.before_us)}"
+        )
+        if one.total is not None
+        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
+        for one in differences[:TRACED_TO_NAME]
+    )
     if actions and any(run.script is not None and run.script.step for run in runs):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {actions[0].text}")
+        first = actions[0]
+        place = f"{PurePosixPath(first.location.file).name}:{first.location.line}: " if first.location else ""
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {place}{first.text}")
     answer, *rest = remarks
     doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
@@ -59,19 +242,6 @@ def verdict(
     (status, text), *more = headlines
     said = tuple(line for line in (lead, *(remark.text for remark in remarks)) if line)
     return m.Verdict(status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said)))
-
-
-def _changed(differences: Sequence[m.TraceDifference]) -> tuple[Remark, ...]:
-    """Of traces held against others, what became of the whole."""
-    return tuple(
-        Remark(
-            text=f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
-            f"was {figure(one.total.before_us)}"
-        )
-        if one.total is not None
-        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
-        for one in differences[:TRACED_TO_NAME]
-    )
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:

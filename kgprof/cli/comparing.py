@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from kgprof import model as m
 from kgprof import progress
@@ -17,9 +17,8 @@ from kgprof.cli import reading, writing
 from kgprof.cli.options import SHEET_FORMATS, Context, Output
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform
-from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, method_of
+from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
-from kgprof.compare.history import history
 from kgprof.compare.intervals import looks
 from kgprof.compare.verdict import metric_words
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError
@@ -36,8 +35,7 @@ HISTORY_FILES = ("history.json", "history.html")
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparing:
+class Comparing(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for both ways."""
 
     settings: CompareSettings
@@ -123,7 +121,8 @@ class Comparing:
                 found = judge()
                 writing.write_report(work.folder, found, work.recording)
                 page = work.finish() / layout.REPORTS[0]
-        return self._say(found, page, quiet=quiet)
+        writing.complain_of_runs(found, page.parent / layout.FOLDER)
+        return writing.ended(found, page, self.outputs, self.context, quiet=quiet)
 
     def _record(
         self,
@@ -153,18 +152,6 @@ class Comparing:
                 decided=lambda pairs: _decided(judge(), pairs, shown),
                 redact=Redactor(private_names(), root=trees[1].folder) if self.context.sharing.redact else str,
             )
-
-    def _say(self, found: m.Profile, page: Path, *, quiet: bool) -> int:
-        recording = page.parent / layout.FOLDER
-        writing.complain_of_runs(found, recording)
-        if not quiet and progress.is_terminal(sys.stderr):
-            writing.show_ending(found, page, self.context)
-        elif not quiet:
-            for sentence in found.verdict.sentences:
-                inform(sentence)
-        writing.add_to_job_summary(found, self.context.job)
-        writing.emit(self.outputs, found, recording, otherwise=str(page), context=self.context)
-        return found.exit_code
 
 
 def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:

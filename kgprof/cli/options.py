@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.cli.ci import Job, job_of
+from kgprof.cli.saying import Job, job_of
 from kgprof.errors import UsageError
 
 if TYPE_CHECKING:  # --help is instant
@@ -31,8 +33,7 @@ CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotunin
 SHEET_FORMATS = ("text", "json", "html", "markdown")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sharing:
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """What of a Recording a report may show."""
 
     redact: bool = True
@@ -48,7 +49,7 @@ class Context:
     unfinished: Unfinished | None = None  # where a profile is, or was, being made
     writing: bool = False  # all is measured: the first signal that comes now waits for the report
     interrupted: bool = False  # it came
-    sharing: Sharing = Sharing()
+    sharing: Sharing = field(default_factory=Sharing)
     job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
 
 
@@ -183,8 +184,7 @@ report_options = in_order(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True):
     """One ``--format``: to a file, or to stdout."""
 
     form: str
@@ -405,8 +405,14 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
-    if programs.is_program(workload) and not given.get("passes"):
-        given["timing_below_s"] = TIMED_BELOW_S
+    if programs.is_program(workload):
+        if any(mode != m.AS_IS for mode in given.get("modes", ())):
+            raise UsageError(
+                f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
+                hint=f"write model = torch.compile(model) in it; kgprof sweep {workload} then tries its modes",
+            )
+        if not given.get("passes"):
+            given["timing_below_s"] = TIMED_BELOW_S
     given["passes"] = passes_of(workload, given)
     rounds = given.get("rounds", DEFAULTS.rounds)
     if rounds > 1 and programs.is_program(workload):

@@ -22,7 +22,7 @@ from kgprof.compare import FAIL_ON as NEW_FINDINGS
 from kgprof.compare import CompareSettings
 from kgprof.compare.metrics import BUDGETED
 from kgprof.errors import InputError
-from kgprof.gate import judge, regressions
+from kgprof.gate import judge, metrics
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
 from kgprof.reading import files, layout, recordings
 from kgprof.record import holistic
@@ -170,8 +170,8 @@ def compare_settings(
     faults: list[str] = []
     folder, file = gate_configuration(faults)
     table = file.max_regression if file is not None else None
-    from_file = regressions.parse_table(table, str(folder), BUDGETED, faults) if table is not None else {}
-    from_options = regressions.parse_options(budgets, BUDGETED, faults)
+    from_file = metrics.regression_table(table, str(folder), BUDGETED, faults) if table is not None else {}
+    from_options = metrics.parse_regressions(budgets, BUDGETED, faults)
     _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="compare's settings")
     settings = CompareSettings(

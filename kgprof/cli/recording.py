@@ -11,9 +11,9 @@ from pathlib import Path
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor
-from kgprof.cli.ci import fenced
 from kgprof.cli.options import Context, Output
 from kgprof.cli.reading import read
+from kgprof.cli.saying import fenced
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings

@@ -1,14 +1,136 @@
-"""The words of the command line: an error or a remark on stderr, and what was asked for on stdout."""
+"""The words of the command line: an error or a remark on stderr, and what was asked for on stdout; and what a CI job
+offers and takes for a command: the job summary, the run's page, the log that is parsed.
+
+The command line hands over its environment; nothing here reads it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import re
+import secrets
 import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import click
+import msgspec
 
-from kgprof.cli.ci import inert
 from kgprof.errors import UsageError
 from kgprof.progress import discard, tell
+
+SUMMARY_BYTES = 900 * 1024  # GitHub drops the whole summary of a step above 1 MiB, and other tools write there too
+SMALLEST_SUMMARY_BYTES = 4 * 1024  # below it there is no room for a verdict and a table
+
+Write = Callable[[bytes], None]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """``parses_log``: lines of the log that look like ``::error::`` are commands to it."""
+
+    parses_log: bool = False
+    summary: Path | None = None
+    run_url: str = ""  # the page that lists the artifacts
+    source_url: str = ""  # the repository's page
+
+
+def job_of(environment: Mapping[str, str]) -> Job:
+    """The CI job that these variables describe; a Job of nothing outside of one."""
+    summary = environment.get("GITHUB_STEP_SUMMARY", "")
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environment.get(name, "") for name in names)
+    page, source = environment.get("CI_JOB_URL", ""), environment.get("CI_PROJECT_URL", "")
+    source = f"{source}/-" if source else ""  # GitLab's pages of files stand behind it
+    if server.startswith("https://") and repository and run.isdecimal():
+        page, source = f"{server}/{repository}/actions/runs/{run}", f"{server}/{repository}"
+    return Job(
+        parses_log=environment.get("GITHUB_ACTIONS") == "true",
+        summary=Path(summary) if summary else None,
+        run_url=page if page.startswith("https://") else "",
+        source_url=source if source.startswith("https://") else "",
+    )
+
+
+# ---------------------------------------------------------------- the job summary
+
+
+def append_summary(path: Path, made: Callable[[int], str]) -> str:
+    """``made(bytes)`` gives a text of at most so many; what went wrong, in a sentence, or nothing.
+
+    Never raises: the report stands whatever becomes of the summary.
+    """
+    try:
+        taken = path.stat().st_size if path.exists() else 0
+        room = SUMMARY_BYTES - taken
+        if room < SMALLEST_SUMMARY_BYTES:
+            return f"the job summary is full ({taken:,} bytes), so this run was left out of it: {path}"
+        text = made(room - 1)
+        with path.open("ab") as file:
+            file.write(f"{text}\n".encode("utf-8", errors="replace"))
+    except OSError as error:
+        return f"the job summary could not be written: {path}: {error.strerror or error}"
+    return ""
+
+
+# ---------------------------------------------------------------- the log
+
+
+@contextlib.contextmanager
+def fenced(write: Write, job: Job) -> Iterator[Write]:
+    """What a workload prints, between a line that stops commands and one that only the holder of its token can write.
+
+    Opened at the first byte, so that a workload that prints nothing leaves no trace of it. What comes after the block
+    is dropped: a process that the workload left behind may still hold the pipe.
+    """
+    if not job.parses_log:
+        yield write
+        return
+    token = secrets.token_hex(16)
+    state = {"opened": False, "closed": False}
+    turn = threading.Lock()  # stdout and stderr are read by a thread each
+
+    def inside(data: bytes) -> None:
+        with turn:
+            if state["closed"]:
+                return
+            if not state["opened"]:
+                state["opened"] = True
+                write(f"\n::stop-commands::{token}\n".encode())
+            write(data)
+
+    try:
+        yield inside
+    finally:
+        with turn:
+            state["closed"] = True
+            if state["opened"]:  # the workload may have ended in the middle of a line
+                write(f"\n::{token}::\n".encode())
+
+
+_COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
+
+
+def inert(text: str) -> str:
+    """A message of ours that quotes a workload: none of its lines is a command."""
+    return _COMMAND.sub(r"\1\\::", text).replace("##[", "#\\#[")
+
+
+def inert_document(text: str, suffix: str) -> str:
+    """A whole document on stdout: the same JSON, XML or HTML, without a line that is a command."""
+    if suffix in (".json", ".sarif"):
+        return text.replace("##[", "#\\u0023[")  # in JSON only a string can hold it
+    if suffix in (".xml", ".html"):
+        return _KNOWN_COMMAND.sub(r"\1&#58;:", text).replace("##[", "&#35;#[")
+    return text
+
+
+# In a style sheet "::" begins lines as well; there nothing may change, its hash is in the page's policy.
+_KNOWN_COMMAND = re.compile(
+    r"^(\s*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|remove-matcher|echo|"
+    r"set-env|set-output|save-state|stop-commands|internal-[a-z-]+)\b)",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 def say(message: str, hint: str = "") -> None:

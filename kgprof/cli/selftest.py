@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.analysis import analyse
@@ -172,8 +173,7 @@ class Unavailable(Exception):  # noqa: N818  no error: the check has no answer
 Answer = tuple[str, str]  # (expected, got), equal where the capture is right
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True):
     """``source``: what has to have been listened to; ``compiled``: whether there have to be records of compilations;
     ``device``: the only one on which there is something to see."""
 

@@ -33,9 +33,8 @@ from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.render import sheet as printers
-from kgprof.render.ladder_table import ladder_section, shapes_section, shipped_section
 from kgprof.render.sheet import Section
-from kgprof.render.sweep import sheet
+from kgprof.render.sweep import ladder_section, shapes_section, sheet, shipped_section
 from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 

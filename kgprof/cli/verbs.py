@@ -12,9 +12,8 @@ import click
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.cli import options
-from kgprof.cli.ci import inert
 from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Output, Spelt
-from kgprof.cli.saying import inform, to_stdout
+from kgprof.cli.saying import inert, inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
 from kgprof.progress import tell
@@ -943,7 +942,7 @@ def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.ci_init import PATHS, refuse_to_replace, workflow
+    from kgprof.cli.writing import PATHS, refuse_to_replace, workflow
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]

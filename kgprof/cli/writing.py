@@ -1,10 +1,13 @@
-"""What leaves kgprof: report files, formats on stdout, the job summary. The verbs import it when they run."""
+"""What leaves kgprof: report files, formats on stdout, the job summary, and a workflow for a repository's CI. The verbs
+import it when they run."""
 
 from __future__ import annotations
 
 import datetime
 import gzip
 import io
+import json
+import re
 import sys
 import zlib
 from collections.abc import Sequence
@@ -14,23 +17,65 @@ from urllib.parse import quote
 
 from kgprof import model as m
 from kgprof import render
+from kgprof._version import __version__
 from kgprof.analysis.redaction import redacted_text, redacted_trace
 from kgprof.cli import terminal
-from kgprof.cli.ci import Job, append_summary, inert_document
 from kgprof.cli.options import Context, Output, Sharing
 from kgprof.cli.reading import read
-from kgprof.cli.saying import inform, say, to_stdout
+from kgprof.cli.saying import Job, append_summary, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError, UsageError
 from kgprof.progress import is_terminal, tell
-from kgprof.reading import layout, recordings
+from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
+from kgprof.render import practices
 from kgprof.render import sheet as sheets
+from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
+from kgprof.render.html import directory
 from kgprof.render.markdown import Markdown
-from kgprof.render.trace_links import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.wording import plural
+
+GITHUB, GITLAB = PLACES = ("github", "gitlab")
+PATHS = {GITHUB: Path(".github/workflows/kgprof.yml"), GITLAB: Path(".gitlab/kgprof.yml")}
+_OURS = "# Written by `kgprof ci-init "  # the first words of a file that may be replaced
+_PLACEHOLDER = re.compile(r"@([A-Z]+)@")
+
+
+def workflow(place: str, *, workload: str, torch: str, path: Path) -> str:
+    """The text of the file ``path``. Every value is a JSON string, which YAML reads as the same string.
+
+    ``torch``: the version to pin, as the package index names it; empty for any.
+    """
+    requirements = [f"kgprof=={__version__}", *([f"torch=={torch}"] if torch else [])]
+    # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments.
+    values = {
+        "VERSION": __version__,
+        "WORKLOAD": json.dumps(workload),
+        "INSTALL": json.dumps(" ".join(requirements)),
+        "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", workload).replace("--", "_"),
+        "PATH": json.dumps(path.as_posix()),
+    }
+    template = (directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+def refuse_to_replace(path: Path) -> None:
+    """Raises UsageError where another hand than ours wrote the file."""
+    try:
+        ours = files.content(path, files.TOML_BYTES).startswith(_OURS.encode())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}", hint="name another file with -o"
+        ) from error
+    if not ours:
+        raise UsageError(
+            f"{path} was not written by `kgprof ci-init`", hint="name another file with -o, or replace it with --force"
+        )
+
 
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
@@ -52,10 +97,16 @@ def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *,
     profile, page = finished(work, context, hta=hta, quiet=quiet)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
+    return ended(profile, page, outputs, context, quiet=quiet)
+
+
+def ended(profile: m.Profile, page: Path, outputs: tuple[Output, ...], context: Context, *, quiet: bool) -> int:
+    """The exit code of what was recorded just now, its result told in short and in every form that was asked for."""
     if not quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not quiet:
-        for sentence in profile.verdict.sentences:
+        actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
+        for sentence in (*profile.verdict.sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)

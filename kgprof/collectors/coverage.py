@@ -9,6 +9,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
+COMPILED = "model = torch.compile(model)  # in the script, before the first step"
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
     id="KGP504",
@@ -26,8 +27,8 @@ NOTHING_MEASURED = m.Rule(
         "tensors, so Dynamo has nothing to capture."
     ),
     remedy=(
-        "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile the step with "
-        "--mode default. If no time was measured, the run's log says how its process ended."
+        "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile a function's "
+        "step with --mode default. If no time was measured, the run's log says how its process ended."
     ),
     topic=m.Topic.COVERAGE,
     seen_in=((),),
@@ -46,6 +47,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     compilations: int | None  # None: not observed
     launched: m.Launched | None = None  # by a script without a step
     beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
+    of_a_script: bool = False  # which has steps
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -74,10 +76,11 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
-        timed, script = None if not_asked else has_time, run.script
-        launched = None if script is None else script.work_is_in
-        beside = () if script is None or script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, launched=launched, beside=beside)
+        event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
+        if (script := run.script) is not None:
+            beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
+            of_script = {"launched": script.work_is_in, "beside": beside, "of_a_script": bool(script.step)}
+            event = msgspec.structs.replace(event, **of_script)
         events.append(event)
     return tuple(events)
 
@@ -104,7 +107,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
-    return (_finding(m.Level.NOTE, None, message, "as-it-stands"),)
+    fix = COMPILED if all(event.of_a_script for event in events) else ""
+    return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)
 
 
 def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:

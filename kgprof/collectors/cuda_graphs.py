@@ -12,7 +12,7 @@ that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -113,6 +113,7 @@ MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks
 LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
+NAMED = 2  # inputs, in a message
 NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
@@ -356,8 +357,10 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
     for written in event.would_skip:  # a prediction is told as a note: nothing was skipped here
         name = written.location.function if written.location else "a compiled graph"
-        message = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to {', '.join(written.inputs)}"
-        yield msgspec.structs.replace(_finding(SKIPPED, event, written.location, message), level=m.Level.NOTE)
+        what = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to "
+        every = what + ", ".join(written.inputs)
+        found = _finding(SKIPPED, event, written.location, what + _named_first(written.inputs), identity=every)
+        yield msgspec.structs.replace(found, level=m.Level.NOTE)
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls them.
         if cut.not_graphed and not _is_skipped(event, cut):
@@ -385,6 +388,12 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
                 identity = f"{name} {one.compile_id.partition('/')[2]}"
                 yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
     yield from _again(event)
+
+
+def _named_first(inputs: Sequence[str]) -> str:
+    """As the program has them: "self.h, mask and 10 more"."""
+    more = f" and {len(inputs) - NAMED} more" if len(inputs) > NAMED else ""
+    return ", ".join(said(name) for name in inputs[:NAMED]) + more
 
 
 def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:

@@ -1,132 +1,108 @@
-"""The argument of a library that mends a finding whose cause lies in it, in place of code that its user cannot change.
+"""What the owner of a program can do about a finding whose cause lies in a library, whose code he cannot change.
 
-As the source of transformers 5.23, pytorch-lightning 2.6, PyG 2.8 and torch 2.13 has them; a test holds them against
-what is installed.
+That is the library's argument (library_switches.toml), or the line that calls it; else the finding is a note.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import tomllib
+from collections.abc import Collection
+from importlib import resources
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import input_pipeline, matmul_precision, optimizer_steps, syncs
 from kgprof.reading.evidence import Evidence
-
-HUGGING_FACE, LIGHTNING = "transformers", "lightning"
-_TRAINERS = {  # by a file that asks for a training step's operators
-    "/transformers/trainer.py": HUGGING_FACE,
-    "/pytorch_lightning/": LIGHTNING,
-    "/lightning/pytorch/": LIGHTNING,
-}
+from kgprof.reading.source_text import user_function
 
 
-class Read(NamedTuple):
-    """A sync or a graph break at a line of a library."""
+class Switch(m.Model, frozen=True, kw_only=True):
+    """What to write where a line of a library syncs or breaks the graph; the fields are explained in the table."""
 
-    file: str  # the end of its path
-    function: str
-    words: tuple[str, ...]  # one of them stands in the line
-    below: bool  # or in what the line calls
+    packages: tuple[str, ...]
+    file: str
+    functions: tuple[str, ...]
+    words: tuple[str, ...] = ("",)
+    below: bool = False
     fix: str
 
 
-_LOGS, _LOGGER = "_maybe_log_save_evaluate", "logger_connector/logger_connector.py"
-_BAR = "self.log(..., prog_bar=False)  # prog_bar=True reads the value in each step, with and without a bar"
-_SAME_GRAPH = "GCNConv(..., cached=True)  # if every step has the same graph; else T.GCNNorm() before the loop"
-_SELF_LOOPS = "GATConv(..., add_self_loops=False)  # after T.AddRemainingSelfLoops() on the data"
-_SIZE = "global_mean_pool(..., size=data.num_graphs)  # else the largest index in batch is read"
-_POOLING = "global_mean_pool(..., size=data.num_graphs)  # not TopKPooling, which reads how many nodes stay"
-_DECODING = (
-    "model.generate(..., custom_generate=decode)  # your own loop: draws by argmax(probs / exponential noise) "
-    "and looks for the end every N tokens"
-)
-_PADDING = "model.config.pad_token_id = None  # generation_config keeps its own; the check is of prompts without a mask"
-_PER_CALL = "model.generate(prompts)  # more of them per call: this is read once per call"
-_UNCHECKED = "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start"
-_HISTORY = "torch.optim.LBFGS(..., history_size=10)  # it reads twice per iteration and entry of its history"
-_LBFGS = "torch.optim.AdamW(..., fused=True)  # in place of LBFGS, which decides on the CPU"
-_GENERATION, _POOLS = "generation/utils.py", "nn/pool/glob.py"
-READS = (
-    Read("modeling_utils.py", "warn_if_padding_and_no_attention_mask", ("",), False, _PADDING),
-    *(Read(_GENERATION, name, ("",), False, _DECODING) for name in ("_sample", "_beam_search")),
-    Read(_GENERATION, "__call__", ("unfinished_sequences",), False, _DECODING),
-    *(
-        Read(_GENERATION, name, ("",), False, _PER_CALL)
-        for name in ("generate", "_prepare_special_tokens", "_get_logits_processor")
-    ),
-    *(
-        Read(f"nn/conv/{name}.py", "forward", ("",), True, _SELF_LOOPS.replace("GATConv", convolution))
-        for name, convolution in (("gat_conv", "GATConv"), ("gatv2_conv", "GATv2Conv"))
-    ),
-    *(
-        Read(_POOLS, name, ("",), True, _SIZE.replace("global_mean_pool", name))
-        for name in ("global_add_pool", "global_mean_pool", "global_max_pool")
-    ),
-    *(
-        Read(f"nn/pool/{name}.py", "forward", ("",), True, _POOLING.replace("TopKPooling", pooling))
-        for name, pooling in (("topk_pool", "TopKPooling"), ("sag_pool", "SAGPooling"))
-    ),
-    *(
-        Read("distributions/distribution.py", name, ("",), False, _UNCHECKED)
-        for name in ("__init__", "_validate_sample")
-    ),
-    Read("distributions/categorical.py", "sample", ("",), False, f"{syncs.DRAWN}, for sample()"),
-    Read("optim/lbfgs.py", "step", ("al[i]",), False, _HISTORY),
-    Read("optim/lbfgs.py", "step", ("",), False, _LBFGS),
-    Read(
-        "trainer.py", "_run_epoch", ("isnan(", "isinf("), False, "TrainingArguments(..., logging_nan_inf_filter=False)"
-    ),
-    Read("trainer.py", _LOGS, ("",), False, "TrainingArguments(..., logging_steps=...)  # more than now"),
-    Read("logger_connector/result.py", "metrics", ("",), True, _BAR),
-    Read("nn/conv/gcn_conv.py", "gcn_norm", ("",), True, _SAME_GRAPH),
-    Read(_LOGGER, "log_metrics", ("",), True, "Trainer(..., log_every_n_steps=...)  # more than now"),
-)
-_WITH_READS = (
-    HUGGING_FACE,
-    LIGHTNING,
-    "pytorch_lightning",
-    "pytorch-lightning",
-    "torch_geometric",
-    "torch-geometric",
-    "torch",
-)
-OF_TRAINERS = {
-    (HUGGING_FACE, matmul_precision.FLOAT32_ON_CUDA_CORES.id): "TrainingArguments(..., tf32=True)",
-    (HUGGING_FACE, matmul_precision.NO_AUTOCAST.id): "TrainingArguments(..., bf16=True)",
-    (HUGGING_FACE, input_pipeline.SLOW_DATA_LOADER.id): "TrainingArguments(..., dataloader_num_workers=4)  # or more",
-    (HUGGING_FACE, input_pipeline.PAGEABLE_COPY.id): "TrainingArguments(..., dataloader_pin_memory=True)",
-    (HUGGING_FACE, optimizer_steps.UNFUSED_OPTIMIZER.id): 'TrainingArguments(..., optim="adamw_torch_fused")',
-    (LIGHTNING, matmul_precision.NO_AUTOCAST.id): 'Trainer(..., precision="bf16-mixed")',
-}
+_TABLE = tomllib.loads(resources.files(__package__).joinpath("library_switches.toml").read_text(encoding="utf-8"))
+READS, BREAKS = (tuple(msgspec.convert(each, Switch) for each in _TABLE[kind]) for kind in ("read", "break"))
+TRAINERS = _TABLE["trainer"]
+_ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
+_OF_MODULES = ("forward", "__call__")  # a layer's own work: nobody can call it elsewhere or less often
+_READ = "no known argument avoids this read: call what leads there less often, or write that part yourself"
+_BREAK = "no known argument avoids this break: compile the parts around it, or keep it out with torch.compiler.disable"
+_INTENDED = "the library breaks the graph here on purpose; what stands before and behind it is compiled"
+_ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
+_OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_SUPPRESSED = "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
 
 
 def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Finding]:
-    """The findings, with the library's own argument as the fix where there is one."""
-    trainers: dict[m.RunKey | None, str] = {run.key: _trainer(run.record.kernel_origins) for run in evidence.runs}
-    fixes = [_of_read(one) or OF_TRAINERS.get((trainers.get(one.run, ""), one.rule), one.fix) for one in findings]
-    return [replace(one, fix=fix) for one, fix in zip(findings, fixes, strict=True)]
+    """The findings, with what their owner can do where the rule's remedy is none; a note where that is nothing."""
+    trainers: dict[Any, dict[str, str]] = {run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs}
+    compiled = {
+        (trace.run, frame.file, _last(user_function(frame.function)))
+        for trace in evidence.compilers_and_cut_off
+        for each in trace.compiled
+        if (frame := each.frame) is not None and trace.source.project.holds(frame.file)
+    }
+    fixes = (_known(one) or trainers.get(one.run, {}).get(one.rule, one.fix) for one in findings)
+    return [replace(f, fix=s) if s else _without_switch(f, compiled) for f, s in zip(findings, fixes, strict=True)]
 
 
-def _of_read(finding: m.Finding) -> str:
+def _known(finding: m.Finding) -> str:
     way = finding.reads or finding.refusal
-    if way is None or finding.library is None:
+    if way is None:
         return ""
-    places = [(finding.library, True), *((line, False) for line in way.chain)]
-    return next(
-        (read.fix for read in READS for line, here in places if (here or read.below) and _is_at(read, line)), ""
-    )
+    called = finding.refusal.cause.operator if finding.refusal else ""
+    if called == _WARNS or called.startswith("Logger."):  # in whatever package
+        message = "warnings.warn" if called == _WARNS else f"logging.{called}"
+        return f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled code leaves the message out"
+    places = [(line, here) for line, here in ((finding.library, True), *((line, False) for line in way.chain)) if line]
+    table = READS if finding.refusal is None else (*BREAKS, *READS)
+    at = ((one, line) for one in table for line, here in places if (here or one.below) and _is_at(one, line))
+    return next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
 
 
-def _is_at(read: Read, line: m.PackageLine) -> bool:
-    here = line.package in _WITH_READS and line.file.endswith(read.file)
-    named = line.function.rpartition(".")[2] == read.function
-    return here and named and any(word in line.text for word in read.words)
+def _is_at(switch: Switch, line: m.PackageLine) -> bool:
+    here = line.package in switch.packages and line.file.endswith(switch.file)
+    return here and _last(line.function) in switch.functions and any(word in line.text for word in switch.words)
 
 
-def _trainer(origins: m.KernelOrigins | m.Skipped) -> str:
-    """The library that takes this run's training steps."""
-    lines = () if isinstance(origins, m.Skipped) else (line for origin in origins.origins for line in origin.lines)
-    files = {line.file for line in lines}
-    return next((name for part, name in _TRAINERS.items() if any(part in file for file in files)), "")
+# ---------------------------------------------------------------- where no switch is known
+
+
+def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]]) -> m.Finding:
+    """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else nothing of his."""
+    way, library, place = finding.reads or finding.refusal, finding.library, finding.location
+    if way is None or library is None or finding.level is m.Level.NOTE:
+        return finding
+    own = place.text.partition("  #")[0].strip() if place else ""
+    direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
+    if isinstance(way, m.Reads):
+        if direct and not way.chain:
+            return replace(finding, fix=f"{own}  # {_last(library.function)}() reads: {_ELSEWHERE}")
+        return replace(finding, level=m.Level.NOTE, no_fix=_READ)
+    inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
+    wanted = way.cause.operator == _ON_PURPOSE
+    if inside and own and not wanted and (direct or finding.level is m.Level.ERROR):
+        return replace(finding, fix=f"{own}  # {_OUTSIDE}")
+    if finding.level is m.Level.ERROR:
+        return replace(finding, fix=_SUPPRESSED)
+    return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)
+
+
+def _last(function: str) -> str:
+    return function.rpartition(".")[2]
+
+
+def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> dict[str, str]:
+    """By rule, the arguments of the library that takes this run's training steps."""
+    files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
+    its = (one["fixes"] for one in TRAINERS if any(part in file for part in one["files"] for file in files))
+    return dict(next(its, {}))

@@ -92,6 +92,10 @@ UNBOUNDED = m.Rule(
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 CONVERGED = "converged"
+STATES = {  # of the process, of which torch says no more
+    "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
+    "autocast": "it ran with autocast and without, and torch compiles for each",
+}
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
@@ -530,6 +534,8 @@ def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
 
 def in_words(guard: Guard) -> str:
     """``size of x, dimension 0: expected 8, got 9``."""
+    if guard.kind in STATES:
+        return STATES[guard.kind]
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {guard.source}" if guard.source else ""
     change = f": expected {guard.expected}" if guard.expected else ""

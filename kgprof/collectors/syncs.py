@@ -26,7 +26,7 @@ HOST_DEVICE_SYNC = m.Rule(
     why=(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
         "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. On a "
-        "CPU nothing waits; the finding then says what the same line would do on a GPU."
+        "CPU nothing waits; the finding says what it would do on a GPU, in a note if in at most an eighth of the steps."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
@@ -99,31 +99,24 @@ CAUSES = {
     "copy_": "blocking-copy",
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
 }
+SELDOM = 1 / 8  # of the steps: a log that is written every eighth step or more rarely reads as often
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
-    "aten::_unique2": "unique",
-    "aten::unique_dim": "unique",
-    "aten::unique_consecutive": "unique",
+    **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
 }
 INSIDE = "inside-operator"
 SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
     "cond-predicate": "reading torch.cond's predicate",
-    "nonzero": "nonzero()",
+    **{name: f"{name}()" for name in ("nonzero", "unique")},
     "mask-index": "indexing with a boolean mask",
-    "unique": "unique()",
     "inside-operator": "a value read inside an operator",
-    "cpu": ".cpu()",
-    "numpy": ".numpy()",
-    "tolist": ".tolist()",
-    "to": ".to()",
+    **{name: f".{name}()" for name in ("cpu", "numpy", "tolist", "to")},
     "blocking-copy": "copy_()",
     "tensor-from-data": "making a tensor from CPU data",
-    "device-synchronize": "cudaDeviceSynchronize",
-    "event-synchronize": "cudaEventSynchronize",
-    "stream-synchronize": "cudaStreamSynchronize",
+    **{f"{what.lower()}-synchronize": f"cuda{what}Synchronize" for what in ("Device", "Event", "Stream")},
 }
 
 
@@ -416,16 +409,22 @@ def _finding(event: Sync) -> m.Finding:
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
+    seldom = rule is HOST_DEVICE_SYNC and event.events <= SELDOM * event.steps and isinstance(cost, m.Skipped)
     return m.Finding(
         rule=rule.id,
-        level=rule.level,
+        level=m.Level.NOTE if seldom else rule.level,
+        no_fix="it reads in few steps only, as writing a log does" if seldom else "",
         message=message,
         run=event.run,
         location=event.location,
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
         library=event.library,
-        fix=DRAWN if event.called == "multinomial" and event.library is None else "",
+        fix=""
+        if event.library
+        else DRAWN
+        if event.called == "multinomial"
+        else kept_as_a_tensor(event.location.text, event.expression),
         reads=m.Reads(
             operator=event.operator, events=event.events, in_steps=event.calls, steps=event.steps, chain=event.chain
         ),
@@ -433,15 +432,32 @@ def _finding(event: Sync) -> m.Finding:
     )
 
 
+def kept_as_a_tensor(line: str, expression: str) -> str:
+    """``total += loss.item()``, or an ``append``, without the read; empty for a line that does something else."""
+    try:
+        (statement,), read = ast.parse(line.strip()).body, ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    match statement, read:
+        case (
+            ast.AugAssign() | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"))),
+            ast.Call(func=ast.Name(id="float" | "int"), args=[tensor])
+            | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]),
+        ):
+            detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
+            return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # a tensor: read it after the loop"
+    return ""
+
+
 def _often(event: Sync) -> str:
     """In whole events: "once per step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
     if not event.steps:
-        return f"{event.events} times in the program"
+        return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest:
-        return "once per step" if each == 1 else f"{each} times per step"
-    steps = f"{event.calls} of {event.steps}" if event.calls < event.steps else f"{event.steps}"
-    return f"in {steps} steps" if event.events == event.calls else f"{event.events} times in {steps} steps"
+        return "once per step" if each == 1 else f"{each:,} times per step"
+    steps = f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"
+    return f"in {steps} steps" if event.events == event.calls else f"{event.events:,} times in {steps} steps"
 
 
 def _identity(event: Sync) -> str:

@@ -21,7 +21,7 @@ STACK = "___stack"  # Dynamo's names of what a graph break left on Python's stac
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
 _MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
-STATIC_INDICES = re.compile(r"\bstatic_input_indices=\[([\d, ]*)\]")
+STATIC_INDICES = re.compile(r"\bstatic_input_indices=\[([\d,\s]*)\]")
 _OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
 METADATA = "aot_forward_graph_fw_metadata"
 
@@ -130,7 +130,7 @@ class RunTensors:
                 text = record.payload or ""
                 fixed = STATIC_INDICES.search(text)
                 types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
-                at_fixed = fixed[1] if fixed and fixed[1] else "none"
+                at_fixed = " ".join(fixed[1].split()) if fixed and fixed[1] else "none"
                 return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {at_fixed}"
         return ""
 

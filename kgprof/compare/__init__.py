@@ -1,13 +1,15 @@
-"""Two Profiles beside each other: head's Profile, with a Comparison in it. Pure: the same two give the same one."""
+"""Two Profiles beside each other, head's with a Comparison in it, or more than two. Pure: the same give the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
 from kgprof import model as m
+from kgprof._version import __version__
 from kgprof.analysis.trace_diff import difference
 from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
@@ -135,10 +137,9 @@ def method_of(in_turn: m.InTurn | None) -> str:
     after = f"{', '.join(map(str, early))} and {last}" if early else str(last)
     limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
     return (
-        f"times: a round is a fresh process of each side on warm caches; both measure in turn, at most {last} rounds "
-        f"per side. After {after} rounds per side an interval is taken over the differences within the pairs, and the "
-        f"recording ends as soon as each limit ({limits}) lies outside its interval. The intervals of all these looks "
-        "together hold the true ratio with 95 % (repeated confidence intervals with alpha spending)"
+        f"times: a round is a fresh process per side, with warm caches; both take turns. After {after} rounds per side "
+        f"kgprof looks at the differences within the pairs and stops as soon as each limit ({limits}) is decided. "
+        "The intervals allow for looking several times: together they are right with 95 %"
     )
 
 
@@ -267,3 +268,58 @@ def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tup
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     )
+
+
+# ---------------------------------------------------------------- more than two
+
+
+def history(profiles: Sequence[m.Profile], settings: CompareSettings, sources: Sequence[str]) -> m.History:
+    """Of one workload, in order: each metric of each against the first one and the one before.
+
+    Raises UsageError for a comparison among them, and for two workloads.
+    """
+    sides = list(zip(profiles, sources, strict=True))
+    first = [_comparison(sides[0], side, settings) for side in sides[1:]]
+    previous = [_comparison(before, after, settings) for before, after in pairwise(sides)]
+    by_first, by_previous = ([_by_name(each) for each in compared] for compared in (first, previous))
+    metrics = []
+    for run, name in dict.fromkeys(key for each in (*by_first, *by_previous) for key in each):
+        found = [each.get((run, name)) for each in by_first]
+        steps = [each.get((run, name)) for each in by_previous]
+        absent = m.Skipped(reason="the run is not in this recording or its neighbours")
+        values: list[float | m.Skipped] = []
+        for at in range(len(sides)):
+            ends = (
+                [(found[at - 1], True), (steps[at - 1], True)] if at else [(one, False) for one in (*found, steps[0])]
+            )
+            ends += [(steps[at], False)] if at < len(steps) else []
+            here = (one.head if is_head else one.base for one, is_head in ends if one is not None)
+            values.append(next(here, absent))
+        metrics.append(
+            m.MetricHistory(
+                run=run, name=name, values=tuple(values), against_first=tuple(found), against_previous=tuple(steps)
+            )
+        )
+    return m.History(
+        schema_version=m.HISTORY_SCHEMA_VERSION,
+        kgprof_version=__version__,
+        workload=profiles[-1].workload,
+        environment=profiles[-1].environment,
+        recordings=(first[0].base, *(each.head for each in first)),
+        metrics=tuple(metrics),
+        environments_differ=tuple(
+            f"{change.name} {change.base} -> {change.head} at recording {number}"
+            for number, each in enumerate(previous, start=2)
+            for change in each.environment
+        ),
+    )
+
+
+def _comparison(base: tuple[m.Profile, str], head: tuple[m.Profile, str], settings: CompareSettings) -> m.Comparison:
+    found = compare(base[0], head[0], settings, sources=(base[1], head[1])).comparison
+    assert found is not None
+    return found
+
+
+def _by_name(compared: m.Comparison) -> dict[tuple[m.RunKey, str], m.ComparedMetric]:
+    return {(metric.run, metric.name): metric for run in compared.runs for metric in run.metrics}

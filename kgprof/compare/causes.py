@@ -8,9 +8,11 @@ are causes also where no time can be called worse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
@@ -26,8 +28,7 @@ OTHERS = m.Skipped(reason="counted with another cause")
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one run."""
 
     sides: Sides
@@ -134,8 +135,7 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
 RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True):
     rank: int
     cause: m.Cause
     share: float = 0.0
@@ -189,7 +189,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             left = [part for part in left if part not in mine]
             yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
         else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
-            leads = (shared or (can and not slower.accounted_for)) and finding.level is not m.Level.NOTE
+            leads = (shared or (can and not slower.accounted_for)) and finding.counts
             rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
@@ -239,7 +239,7 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     for compared in run.findings:
         elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (graphs and _loses_graphs(compared.finding))
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
-        more = doubled and compared.finding.level is not m.Level.NOTE
+        more = doubled and compared.finding.counts
         if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -39,8 +38,7 @@ _DOING = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangedLine:
+class ChangedLine(msgspec.Struct, frozen=True, kw_only=True):
     """One that head has and base has not; of lines that are only gone, the one that stands in their place."""
 
     place: m.Location  # its file from the top of the repository

@@ -23,9 +23,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, median, variance
 from typing import NamedTuple
+
+import msgspec
 
 from kgprof import model as m
 
@@ -38,8 +39,7 @@ HOST, DEVICE = "host", "device"
 ONE_ROUND = m.Skipped(reason="an interval needs at least two rounds per side")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """For head over base. ``base`` and ``head`` are geometric means of their samples, ``ratio`` is their quotient."""
 
     base: float

@@ -7,10 +7,10 @@ what is compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -29,8 +29,7 @@ _Value = float | m.Skipped
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sides:
+class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """One run on both sides, and what is known about the work that each of them did."""
 
     base: m.RunReport
@@ -88,8 +87,7 @@ def _ratio(base: _Value, head: _Value) -> _Value:
 # ---------------------------------------------------------------- times
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
+class Time(msgspec.Struct, frozen=True):
     """A time that TIMING measures."""
 
     of: m.TimeOf
@@ -274,8 +272,7 @@ def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunRepo
     return lambda run: _known(run.memory, lambda memory: _known(memory.peaks, of))
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """A count or a size. Two recordings of one program differ by up to ``tolerance`` percent and ``least``."""
 
     name: str
@@ -294,7 +291,7 @@ class Count:
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
             return _NO_FINDINGS, _NO_FINDINGS
         held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in self.rules]
-        held = [each for each in held if each.finding.level is not m.Level.NOTE]
+        held = [each for each in held if each.finding.counts]
         if self.unit == "events":
             return float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
         there = sum(each.status is not m.FindingStatus.NEW for each in held)

@@ -13,13 +13,13 @@ device had nothing to do, on a CPU the time in no operator, and in both the fram
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
-from kgprof.measures.fused import plain_name
+from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
 LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
@@ -39,8 +39,7 @@ FAR_APART = 1.5
 _NAME = 70  # characters of a kernel's name in a sentence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """``us``: of a step of the trace, or of what the regression is of; negative: less than before."""
 
     kind: m.CostKind
@@ -54,49 +53,30 @@ class Part:
 # ---------------------------------------------------------------- the traces: kernels
 
 
-@dataclass(kw_only=True, slots=True)
-class _Kernel:
-    """On both sides, per step."""
-
-    name: str
-    kind: m.KernelKind | None
-    before_us: float = 0.0
-    after_us: float = 0.0
-    before: float = 0.0  # launches
-    after: float = 0.0
-
-    @property
-    def delta_us(self) -> float:
-        return self.after_us - self.before_us
-
-    @property
-    def more(self) -> float:
-        return self.after - self.before
-
-    @property
-    def launches_us(self) -> float:
-        """What launching it more often costs; of one that is on both sides."""
-        return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
-
-
-_Place = Callable[[str], m.Location | None]  # of a kernel the first line that it computes
+_Place = Callable[[str], m.Location | None]  # of a kernel the first line that is new in head, else its first
 
 
 def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: str) -> tuple[Part, ...]:
     """They add up to the change of the window, but for what runs at the same time. Empty without comparable traces."""
     if trace.total is None or isinstance(base.kernels, m.Skipped) or isinstance(head.kernels, m.Skipped):
         return ()
-    kernels = _matched(trace.kernels)
-    worked = [kernel for kernel in kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
+    worked = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
     computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
     stayed = [kernel for kernel in computing if kernel.before > 0 and kernel.after > 0]
-    place = {plain_name(row.name): row.lines[0] for row in reversed(head.kernels.rows) if row.lines}.get
+    known = {(plain_name(row.name), line.function, line.line) for row in base.kernels.rows for line in row.lines}
+    place = {
+        (name := plain_name(row.name)): next(
+            (line for line in row.lines if (name, line.function, line.line) not in known), row.lines[0]
+        )
+        for row in reversed(head.kernels.rows)
+        if row.lines
+    }.get
     work = (
         *_copies([kernel for kernel in worked if kernel.kind is m.KernelKind.COPY], place),
         *_launched(stayed, place),
         *_pool([kernel for kernel in computing if not (kernel.before > 0 and kernel.after > 0)], place),
     )
-    framework_us = sum(kernel.delta_us for kernel in kernels if kernel.kind is m.KernelKind.FRAMEWORK)
+    framework_us = sum(kernel.delta_us for kernel in trace.kernels if kernel.kind is m.KernelKind.FRAMEWORK)
     host = _host(trace, framework_us, base, head, root)
     # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there.
     steps, launched = base.kernels.steps or 1, sum(kernel.before for kernel in worked)
@@ -111,22 +91,7 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     return tuple(part for part in (*split, replace(host, us=left)) if part.us or part.more)
 
 
-def _matched(rows: Sequence[m.Change]) -> tuple[_Kernel, ...]:
-    """The largest change first."""
-    return tuple(
-        _Kernel(
-            name=row.name,
-            kind=row.kind,
-            before_us=row.before_us,
-            after_us=row.after_us,
-            before=row.before_count or 0.0,
-            after=row.after_count or 0.0,
-        )
-        for row in rows
-    )
-
-
-def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
+def _copies(copies: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     if not copies:
         return
     more, us = sum(kernel.more for kernel in copies), sum(kernel.delta_us for kernel in copies)
@@ -140,7 +105,7 @@ def _copies(copies: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
     yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=place(largest.name))
 
 
-def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
+def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     """Kernels that were there: those launched more often, or less, together, and each for the time of a launch."""
     changed = [kernel for kernel in kernels if kernel.more]
     if changed:
@@ -158,7 +123,7 @@ def _launched(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
         yield Part(kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name))
 
 
-def _pool(kernels: Sequence[_Kernel], place: _Place) -> Iterator[Part]:
+def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     """Kernels that only one side has: more launches, or other kernels for the work of those that are gone."""
     if not kernels:
         return
@@ -204,7 +169,7 @@ def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
         name = row.file.replace("\\", "/").rpartition("/")[2], row.function
         if was := rows.get(name):
             sums = {field: getattr(was, field) + getattr(row, field) for field in ("calls", "self_us", "cumulative_us")}
-            row = msgspec.structs.replace(was, **sums)
+            row = replace(was, **sums)
         rows[name] = row
     return rows
 
@@ -255,8 +220,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 # ---------------------------------------------------------------- is it slower, and by how much
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slower:
+class Slower(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step
     into TIMING's.
 
@@ -356,8 +320,7 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     return metric.ratio >= FAR_APART and min(before.samples, after.samples) > 1 and after.p10 > before.p90
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Steps:
+class _Steps(msgspec.Struct, frozen=True, kw_only=True):
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
     per: str  # what the time is of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
@@ -21,8 +22,7 @@ _LEADS = {  # before the first reason, where the status alone would not say what
 _WORSE, _INCONCLUSIVE = m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     exit_code: int
     text: str
     same_for_all: str = ""  # what it says of every run alike, where it does

@@ -15,7 +15,7 @@ from kgprof._version import __version__
 from kgprof.errors import InputError
 
 if TYPE_CHECKING:
-    from kgprof.measures.nesting import Nesting
+    from kgprof.measures.host_stacks import Nesting
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -36,7 +36,7 @@ class Speedscope:
     name = "speedscope"
 
     def export(self, trace: Path, title: str) -> tuple[bytes, tuple[str, ...]]:
-        from kgprof.measures.nesting import nesting  # with numpy, which no --help has to wait for
+        from kgprof.measures.host_stacks import nesting
         from kgprof.reading import kineto
 
         read = kineto.read(trace)

@@ -11,7 +11,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors import accepted
 from kgprof.errors import EXIT_OK
-from kgprof.gate import budgets
+from kgprof.gate import metrics
 from kgprof.gate.verdict import causes, failing, unused, verdict
 
 __all__ = ["judge"]
@@ -25,7 +25,7 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
     counted = [finding for finding in findings if not finding.accepted]
     excused = [finding for finding in findings if finding.accepted]
-    checks = budgets.check(settings.budgets, profile, counted, excused)
+    checks = metrics.check(settings.budgets, profile, counted, excused)
     reasons = causes(profile, findings, checks, entries, settings)
     marked = msgspec.structs.replace(profile, findings=findings)
     in_warm_up = (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))

@@ -1,14 +1,17 @@
-"""What a budget can be put on: how each metric is counted from a Profile, and when it was not observed."""
+"""What a budget can be put on, how each metric is counted from a Profile, and when it was not observed; and budgets:
+``METRIC=N`` for every run, or for the runs of one strategy or one strategy.mode; and how much worse each metric of a
+comparison may be: ``METRIC=5%``, by option or in the configuration file."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
-from kgprof.wording import plural
+from kgprof.wording import nearest, plural
 
 SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "syncs/step"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
@@ -17,8 +20,7 @@ INDISPENSABLE = ("structured trace", "compilation")  # captures without which CO
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """``rules`` are the findings that it counts: by place (sites) or by how often they happened (events)."""
 
     name: str
@@ -84,8 +86,7 @@ def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
-    """A note is told and not held against anybody: a recompile during warm-up, for one."""
-    return finding.rule in metric.rules and finding.level is not m.Level.NOTE
+    return finding.rule in metric.rules and finding.counts
 
 
 # ---------------------------------------------------------------- why a metric was not observed
@@ -113,17 +114,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
         return f"this kgprof has no collector for {', '.join(missing)}"
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"
-    return _no_steady_state(metric, run, profile)
-
-
-def nothing_captured(run: m.RunReport) -> str:
-    """Which capture was missing where COMPILE could show nothing; empty where none was."""
-    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    return next((one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), "")
-
-
-def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> str:
-    """Of a script, which makes as many steps as it likes; what did recompile in them counts all the same."""
+    # Of a script, which makes as many steps as it likes; what did recompile in them counts all the same.
     if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
         return ""
     if not run.script.counted:  # a TORCH_TRACE directory: no step could be counted, but every recompile is in it
@@ -133,6 +124,12 @@ def _no_steady_state(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     return f"the program made {plural(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
 
 
+def nothing_captured(run: m.RunReport) -> str:
+    """Which capture was missing where COMPILE could show nothing; empty where none was."""
+    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
+    return next((one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), "")
+
+
 def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
     if isinstance(run.compile, m.Skipped):
@@ -140,3 +137,149 @@ def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     about_compilation = (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
     spoken_of = any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)
     return not run.compile.compilations and not spoken_of
+
+
+OPTION, DEFAULT = "--max", "default"
+DEFAULTS = tuple(
+    m.Budget(metric=metric.name, limit=metric.default, scope="", origin=DEFAULT)
+    for metric in METRICS
+    if metric.default is not None
+)
+
+
+def parse_option(text: str, faults: list[str]) -> m.Budget | None:
+    """``[strategy[.mode]:]METRIC=N``; what is wrong goes to ``faults``."""
+    name, equals, value = text.rpartition("=")
+    scope, _, metric = name.rpartition(":")
+    if not equals:
+        faults.append(f"{OPTION} {text}: a budget must be METRIC=N, or strategy.mode:METRIC=N for some runs only")
+        return None
+    try:
+        limit: object = float(value)
+    except ValueError:
+        limit = value
+    return _budget(metric, limit, scope, OPTION, f"{OPTION} {text}", faults)
+
+
+def parse_table(table: object, origin: str, faults: list[str]) -> list[m.Budget]:
+    """``[max]`` of a configuration file: metric = number, or a table of these under a strategy or strategy.mode."""
+    if not isinstance(table, dict):
+        faults.append(f"{origin}: max must be a table, max = {{graph-breaks = 0}}")
+        return []
+    budgets: list[m.Budget | None] = []
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            each = ((metric, limit, f"{origin}: max.{name}.{metric}") for metric, limit in value.items())
+            budgets += [_budget(metric, limit, name, origin, place, faults) for metric, limit, place in each]
+        else:
+            budgets.append(_budget(name, value, "", origin, f"{origin}: max.{name}", faults))
+    return [budget for budget in budgets if budget is not None]
+
+
+def _budget(name: str, value: object, scope: str, origin: str, place: str, faults: list[str]) -> m.Budget | None:
+    metric = BY_NAME.get(name)
+    if metric is None:
+        faults.append(f"{place}: no metric {name!r}{nearest(name, BY_NAME)}")
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        faults.append(f"{place}: a limit must be 0 or more, got {value!r}")
+        return None
+    if metric.unit not in FRACTIONAL and value != int(value):
+        faults.append(f"{place}: {metric.name} are counted, so the limit must be a whole number, got {value!r}")
+        return None
+    return m.Budget(metric=name, limit=float(value), scope=scope, origin=origin)
+
+
+def applies(budget: m.Budget, run: m.RunKey) -> bool:
+    return budget.scope in ("", run.strategy, run.slug)
+
+
+def in_force(budgets: Sequence[m.Budget], run: m.RunKey) -> list[m.Budget]:
+    """One budget a metric, in the metrics' order: the narrowest scope wins; of the same scope, the command line over
+    the file over the default."""
+
+    def precedence(budget: m.Budget) -> tuple[int, int]:
+        narrow = 2 if budget.scope == run.slug else 1 if budget.scope else 0
+        return narrow, {OPTION: 2, DEFAULT: 0}.get(budget.origin, 1)
+
+    chosen = {budget.metric: budget for budget in sorted(budgets, key=precedence) if applies(budget, run)}
+    return [chosen[metric.name] for metric in METRICS if metric.name in chosen]
+
+
+def check(
+    budgets: Sequence[m.Budget], profile: m.Profile, counted: Sequence[m.Finding], accepted: Sequence[m.Finding]
+) -> tuple[m.BudgetCheck, ...]:
+    """Each metric that has a budget, on each run that it applies to."""
+    checks = []
+    for run in profile.runs:
+        for budget in in_force(budgets, run.key):
+            metric = BY_NAME[budget.metric]
+            observed = count(metric, run, counted, profile, limit=budget.limit)
+            if isinstance(observed, m.Skipped):
+                status = m.BudgetStatus.NOT_OBSERVED
+            else:
+                status = m.BudgetStatus.EXCEEDED if observed > budget.limit else m.BudgetStatus.HELD
+            held = m.BudgetCheck(
+                metric=metric.name,
+                run=run.key,
+                limit=budget.limit,
+                unit=metric.unit,
+                observed=observed,
+                accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
+                origin=budget.origin,
+                status=status,
+            )
+            checks.append(held)
+    return tuple(checks)
+
+
+MAX_REGRESSION = "--max-regression"
+REGRESSIONS = "max-regression"
+_FORMERLY = (("reads-a-step", "syncs-per-step"), ("-a-step", "-per-step"), ("-an-evaluation", "-per-evaluation"))
+LARGEST = 10_000.0  # percent; more is a typing mistake
+
+
+def option_name(metric: str) -> str:
+    """As it is written on a command line: "peak-allocated" for "peak allocated"."""
+    return metric.replace(",", "").replace(" ", "-")
+
+
+def parse_regressions(values: Sequence[str], known: Sequence[str], faults: list[str]) -> dict[str, float]:
+    """Percent by metric; what is wrong goes to ``faults``."""
+    budgets: dict[str, float] = {}
+    for value in values:
+        name, equals, percent = value.partition("=")
+        if not equals:
+            faults.append(f"{MAX_REGRESSION} {value}: a budget must be METRIC=PERCENT, such as step=5%")
+            continue
+        _add_regression(budgets, name.strip(), percent, f"{MAX_REGRESSION} {value}", known, faults)
+    return budgets
+
+
+def regression_table(table: object, path: str, known: Sequence[str], faults: list[str]) -> dict[str, float]:
+    """``[max-regression]`` of a configuration file: metric = 5, or "5%"."""
+    budgets: dict[str, float] = {}
+    if not isinstance(table, Mapping):
+        faults.append(f"{path}: {REGRESSIONS} must be a table, {REGRESSIONS} = {{step = 5}}")
+        return budgets
+    for name, percent in table.items():
+        _add_regression(budgets, str(name), percent, f"{path}: {REGRESSIONS}.{name}", known, faults)
+    return budgets
+
+
+def _add_regression(
+    budgets: dict[str, float], name: str, percent: object, place: str, known: Sequence[str], faults: list[str]
+) -> None:
+    names = {option_name(metric): metric for metric in known}
+    for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
+        name = name.replace(old, new) if name not in names else name
+    try:
+        number = math.nan if isinstance(percent, bool) else float(str(percent).strip().removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if name not in names:
+        faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
+    elif not 0 <= number <= LARGEST:
+        faults.append(f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}")
+    else:
+        budgets[names[name]] = number

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.budgets import DEFAULTS, parse_option, parse_table
-from kgprof.gate.metrics import BY_NAME
-from kgprof.gate.regressions import KEY as REGRESSIONS
+from kgprof.gate.metrics import BY_NAME, DEFAULTS, REGRESSIONS, parse_option, parse_table
 from kgprof.reading.files import toml
 from kgprof.wording import nearest
 
@@ -25,15 +24,14 @@ KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 Choice = TypeVar("Choice", bound=str)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line or one file says; None where it says nothing."""
 
     budgets: tuple[m.Budget, ...] = ()
     fail_on: m.FailOn | None = None
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
-    max_regression: object = None  # compare's own table, which kgprof.gate.regressions reads
+    max_regression: object = None  # compare's own table, which kgprof.gate.metrics reads
     kernel_kinds: tuple[m.KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
-from kgprof.gate.budgets import OPTION, applies
-from kgprof.gate.metrics import BY_NAME, READS, compiled_nothing, counts, nothing_captured
+from kgprof.gate.metrics import BY_NAME, OPTION, READS, applies, compiled_nothing, counts, nothing_captured
 from kgprof.wording import plural, relative
 
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
@@ -21,8 +21,7 @@ _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that keeps the gate from passing."""
 
     exit_code: int
@@ -31,6 +30,7 @@ class Cause:
 
 # Where several apply, the first of these leads.
 ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+HOW_TO_COMPILE = ("--mode default compiles the step", "write model = torch.compile(model) in the script")
 
 
 def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> tuple[int, ...]:
@@ -64,10 +64,22 @@ def causes(
     for run in (run for run in profile.runs if run.exit.outcome != "ok"):
         code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
         known.append(Cause(exit_code=code, text=_death(run, findings, profile.environment.source_root)))
+    # A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or of
+    # the command line for no run: a file's budgets stand for more runs than one command may ask for.
+    silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
+    unseen = [(b, b.observed.reason) for b in budgets if isinstance(b.observed, m.Skipped) and b.run not in silent]
+    for_none = [
+        b for b in settings.budgets if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)
+    ]
+    texts = [
+        *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
+        *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
+        *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
+    ]
     known += [
         *_failures(findings, budgets, entries, settings.fail_on),
         *_nothing_compiled(profile),
-        *_inconclusive(profile, findings, budgets, settings.budgets),
+        *[Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts],
     ]
     if profile.exit_code == EXIT_INTERRUPTED and all(cause.exit_code != EXIT_INTERRUPTED for cause in known):
         known.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
@@ -115,24 +127,9 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     for run in profile.runs:
         if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
             why = f" ({known})" if (known := nothing_captured(run)) else ""
+            why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
     return silent
-
-
-def _inconclusive(
-    profile: m.Profile, findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], scopes: Sequence[m.Budget]
-) -> list[Cause]:
-    """A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or
-    of the command line for no run: a file's budgets stand for more runs than one command may ask for."""
-    silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
-    unseen = [(b, b.observed.reason) for b in budgets if isinstance(b.observed, m.Skipped) and b.run not in silent]
-    for_none = [b for b in scopes if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)]
-    texts = [
-        *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
-        *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
-        *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
-    ]
-    return [Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts]
 
 
 # ---------------------------------------------------------------- in words
@@ -147,7 +144,7 @@ def verdict(
     status, lead = {
         EXIT_GATE_FAILED: (m.VerdictStatus.FAILED, "gate failed"),
         EXIT_WORKLOAD: (m.VerdictStatus.FAILED, "no verdict, the workload failed"),
-        EXIT_NOTHING_MEASURED: (inconclusive, "no verdict, nothing was compiled"),
+        EXIT_NOTHING_MEASURED: (inconclusive, "no verdict"),
         EXIT_INTERRUPTED: (inconclusive, "no verdict, interrupted"),
         EXIT_INCONCLUSIVE: (inconclusive, "no verdict, not everything was observed"),
     }[reasons[0].exit_code]

@@ -8,21 +8,21 @@ needs to start (the first kernel of a process, the allocator) is no cost of comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
-from kgprof.measures.rounds import rounds
 from kgprof.measures.times import (
     FEWEST_TO_RANK,
     NOISY,
     PER_STEP,
     Unit,
     per_unit,
+    rounds,
     spread,
     step_time,
     unit_time,
@@ -125,8 +125,7 @@ def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
+class _Times(msgspec.Struct, frozen=True, kw_only=True):
     compiled: m.Spread | m.Skipped
     eager: m.Spread | m.Skipped
     unit: Unit = PER_STEP

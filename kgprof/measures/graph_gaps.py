@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from kgprof import model as m
-from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.measures.origins import DIFFERENTIATED
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence

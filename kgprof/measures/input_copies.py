@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kgprof import model as m
-from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.measures.kernel_kinds import Kinds, kinds_of
 from kgprof.reading import launches
 from kgprof.reading.evidence import RunEvidence

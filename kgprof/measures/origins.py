@@ -12,12 +12,13 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.measures.attribution import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices, Mask
@@ -26,8 +27,7 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 Lines = tuple[m.SourceLine, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What Inductor said about one device event, or one operator on a CPU."""
 
     lines: Lines = ()

@@ -10,9 +10,9 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -46,8 +46,7 @@ NOT_GENERATED = "its launching call in Inductor's code is unknown (CUDA-graph re
 CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Amount:
+class _Amount(msgspec.Struct, frozen=True, kw_only=True):
     """What one launch moves and computes."""
 
     bytes_moved: int | m.Skipped
@@ -56,8 +55,7 @@ class _Amount:
     on_the_bus: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Alike:
+class _Alike(msgspec.Struct, frozen=True, kw_only=True):
     """Launches that count as one row."""
 
     name: str

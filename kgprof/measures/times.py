@@ -1,12 +1,16 @@
-"""Times with their spread, and what they are relative to: another run, or the same run without the instrument."""
+"""Times with their spread, what they are relative to, another run or the same run without the instrument; what the
+rounds of one run come to; and the runs by the time that ranks them: what they have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import msgspec
+from msgspec import structs
 
 from kgprof import model as m
-from kgprof.wording import figure
+from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
@@ -15,8 +19,7 @@ NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing an
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """How the verdict says a quantity: in ``name``, ``scale`` times the value that was measured."""
 
     name: str
@@ -136,7 +139,7 @@ def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: b
     On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
     """
     if baseline is None:
-        return m.Skipped(reason="no run is declared as the baseline")
+        return m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
     if run.key == baseline.key:
         return m.Skipped(reason="this run is the baseline")
     if results_differ:
@@ -174,7 +177,7 @@ def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str
     high: float | m.Skipped
     fewest = min(baseline.samples, run.samples)
     if fewest < FEWEST_FOR_A_RATIO_RANGE:
-        low = high = m.Skipped(reason=f"n = {fewest}, no spread")
+        low = high = m.Skipped(reason=plural(fewest, "sample"))
     elif basis == "step":  # steps are many and have outliers, whole evaluations are few
         low, high = baseline.p10 / run.p90, baseline.p90 / run.p10
     else:
@@ -201,3 +204,218 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
             ratio = _percentile(sorted(steps), 0.5) / bare.median
         costs.append(m.ObserverCost(observer=name, ratio=ratio, samples=len(steps)))
     return tuple(costs)
+
+
+ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds N runs it in N")
+NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
+_ENTRIES, _FEWEST_ENTRIES = 60, 12  # of steps over time: of a run, and of one of many processes
+_BINS = 30
+_SLICES = 100  # of an evaluation, evenly: a report holds them of every round
+_FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part of the bins
+COLD = m.Skipped(reason="no other round was timed, and the first one's caches were cold")
+
+
+def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
+    """Skipped for one round, and where the first one was not timed."""
+    if not run.rounds:
+        return ONE_ROUND
+    if isinstance(run.timing, m.Skipped):
+        return run.timing
+    warm = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
+    timed = [run.timing, *(found.timing for found in warm)]
+    each = [[us for group in timing.step_us for us in group] for timing in timed]
+    step_us = tuple(median(steps) for steps in each if steps)
+    evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
+    # By the units of the first round: each evaluation is the whole of the same work, and each step as much.
+    per_unit = whole_unit_time(evaluation_s, run)
+    if not evaluation_s and run.unit.per_step:
+        per_unit = _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
+    return m.Rounds(
+        in_turn=tuple(taken_in_turn(timing) for timing in timed),
+        asked=len(run.rounds) + 1,
+        numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound))),
+        step_us=step_us,
+        evaluation_s=evaluation_s,
+        warm_first_call_s=tuple(found.first_call_s for found in warm),
+        step=_over(step_us, "us"),
+        evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
+        per_unit=per_unit,
+        warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
+        graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
+        graphs_compiled=tuple(found.graphs_compiled for found in warm),
+        machine=_machine([timing.machine for timing in timed]),
+        lost=tuple(
+            f"round {record.number} "
+            + ("ended without writing its times" if record.exit.outcome == m.Outcome.OK else record.exit.words)
+            for record in run.rounds
+            if isinstance(record.measured, m.Skipped)
+        ),
+    )
+
+
+def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
+    if not timing.slice_steps:
+        return None
+    size, slices = timing.slice_steps, []
+    for group in timing.step_us:
+        apart = size * max(1, -(-len(group) // (size * _SLICES)))
+        slices += [group[at : at + size] for at in range(0, len(group), apart)]
+    return m.TakenInTurn(step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s)
+
+
+def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
+    """Of all processes that were timed; what lies far above the others is counted beside the bins."""
+    if isinstance(run.timing, m.Skipped):
+        return run.timing
+    timed = {1: run.timing}
+    timed |= {
+        record.number: found.timing for record in run.rounds if isinstance(found := record.measured, m.TimedRound)
+    }
+    entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
+    processes, every = [], list[float]()
+    for number, timing in timed.items():
+        steps = [us for group in timing.step_us for us in group]
+        time = _over(steps, "us")
+        if isinstance(time, m.Skipped):
+            continue
+        every += steps
+        size = -(-len(steps) // entries)
+        parts = [sorted(steps[at : at + size]) for at in range(0, len(steps), size)]
+        processes.append(
+            m.ProcessSteps(
+                number=number,
+                time=time,
+                evaluations=tuple(len(group) for group in timing.step_us),
+                every=size,
+                low_us=tuple(_digits(part[0]) for part in parts),
+                middle_us=tuple(_digits(median(part)) for part in parts),
+                high_us=tuple(_digits(part[-1]) for part in parts),
+            )
+        )
+    whole = _over(every, "us")
+    if isinstance(whole, m.Skipped):
+        return whole
+    top = min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10)) if whole.p90 > whole.p10 else whole.maximum
+    width = (top - whole.minimum) / _BINS or 1.0
+    counts = [0] * _BINS
+    for us in every:
+        if us <= top:
+            counts[min(int((us - whole.minimum) / width), _BINS - 1)] += 1
+    above = len(every) - sum(counts)
+    return m.StepSeries(
+        processes=tuple(processes),
+        time=whole,
+        bins_from_us=whole.minimum,
+        bin_us=width,
+        counts=tuple(counts),
+        above=above,
+    )
+
+
+def _digits(us: float) -> float:
+    """With the five digits that a picture can show."""
+    return float(f"{us:.5g}")
+
+
+def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
+    return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
+
+
+def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
+    """A median of each round, or why one of them has none."""
+    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
+    if len(known) < len(speeds):
+        return next(speed for speed in speeds if isinstance(speed, m.Skipped))
+    if not all(speed.host_us and speed.device_us for speed in known):
+        return m.Skipped(reason="a round of TIMING has no check of the machine's speed")
+    return m.MachineSpeed(
+        host_us=tuple(median(speed.host_us) for speed in known),
+        device_us=tuple(median(speed.device_us) for speed in known),
+    )
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs by the time that ranks them, the fastest first."""
+
+    unit: Unit
+    in_rounds: bool  # over all rounds, which every run has several of; else over one process each
+    runs: tuple[tuple[m.RunReport, m.Spread], ...]
+
+
+def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
+    """None where nothing ranks them: no time, or steps that are not the same work."""
+    sound = [run for run in runs if not run.results_differ]
+    per_step = timed(sound, lambda run: run.step)
+    for whole, unit in whole_jobs(sound):
+        if len(whole) > 1 or (whole and len(per_step) == 1):
+            return _in_order(whole, unit)
+    stepped = [run for run, _ in per_step]
+    if not stepped or all(run.script is not None and run.script.is_one_window for run in stepped):
+        return None
+    alike = not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1
+    return _in_order(per_step, PER_STEP) if alike else None
+
+
+def whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
+    return (
+        *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
+        (timed(sound, uncounted_evaluation), PER_EVALUATION),
+    )
+
+
+def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
+    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
+    in_rounds = len(rounds) == len(found)
+    pairs = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
+    return Ranked(unit=unit, in_rounds=in_rounds, runs=tuple(pairs))
+
+
+def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
+    """Where the runs are ranked by several processes, each speed-up is of these too: one figure everywhere."""
+    found = ranked(runs)
+    base = next((time for run, time in found.runs if run.is_baseline), None) if found and found.in_rounds else None
+    if found is None or base is None:
+        return tuple(runs)
+    own = {run.key: time for run, time in found.runs if isinstance(run.speedup, m.Speedup) and time.minimum > 0}
+    made = []
+    for run in runs:
+        if (time := own.get(run.key)) is not None:
+            what = "step" if found.unit is PER_STEP else "whole evaluation"
+            speedup = m.Speedup(
+                ratio=base.median / time.median,
+                low=base.minimum / time.maximum,
+                high=base.maximum / time.minimum,
+                basis=f"{what}, {min(base.samples, time.samples)} processes",
+            )
+            run = structs.replace(run, speedup=speedup)
+        made.append(run)
+    return tuple(made)
+
+
+def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+    """What a unit of a whole evaluation takes; steps are compared as they stand."""
+    return run.per_unit if run.counts_units else m.Skipped(reason="the evaluation counts no units of work")
+
+
+def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
+    return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
+
+
+def evaluates(run: m.RunReport) -> bool:
+    """Whether it has, or should have, a whole evaluation."""
+    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
+
+
+def timed(
+    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
+) -> list[tuple[m.RunReport, m.Spread]]:
+    return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
+
+
+def over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
+    """The same quantity over several processes; None where there are too few."""
+    if isinstance(run.rounds, m.Skipped):
+        return None
+    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
+    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None

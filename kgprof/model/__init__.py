@@ -10,17 +10,11 @@ from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *
 from kgprof.model.findings import *
-from kgprof.model.holistic import *
-from kgprof.model.host import *
 from kgprof.model.kernels import *
-from kgprof.model.ladder import *
 from kgprof.model.memory_records import *
-from kgprof.model.options import *
 from kgprof.model.passes import *
 from kgprof.model.profile import *
 from kgprof.model.recording import *
-from kgprof.model.roofline import *
-from kgprof.model.shapes import *
 from kgprof.model.structs import *
 from kgprof.model.sweep import *
 from kgprof.model.times import *

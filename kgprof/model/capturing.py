@@ -7,8 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from kgprof.model.findings import Location
-from kgprof.model.options import AS_IS, EAGER
-from kgprof.model.passes import Exit
+from kgprof.model.passes import AS_IS, EAGER, Exit
 from kgprof.model.recording import Environment
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread

@@ -5,10 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kgprof.model.findings import Finding, Location, Verdict
-from kgprof.model.host import StackFrame
-from kgprof.model.kernels import KernelKind
-from kgprof.model.options import RunKey
-from kgprof.model.passes import PassName
+from kgprof.model.kernels import KernelKind, StackFrame
+from kgprof.model.passes import PassName, RunKey
 from kgprof.model.recording import Environment, InTurn
 from kgprof.model.structs import Model, Skipped
 
@@ -85,6 +83,23 @@ class Change(Model, frozen=True, kw_only=True):
     delta_us: float  # after less before
     before_count: float | None  # None: a stretch of time, which is not counted
     after_count: float | None
+
+    @property
+    def before(self) -> float:
+        return self.before_count or 0.0
+
+    @property
+    def after(self) -> float:
+        return self.after_count or 0.0
+
+    @property
+    def more(self) -> float:
+        return self.after - self.before
+
+    @property
+    def launches_us(self) -> float:
+        """What launching it more often costs; of a kernel that is on both sides."""
+        return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
 
 
 class TraceDifference(Model, frozen=True, kw_only=True):

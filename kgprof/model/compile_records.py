@@ -198,7 +198,7 @@ class TritonStages(Tagged, frozen=True, kw_only=True, tag="tritonstages"):
 
 
 class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
-    """All that Inductor generated while child B, or a script, compiled, and one step's operators outside of it."""
+    """All that Inductor generated while COMPILE, or a script, compiled, and one step's operators outside of it."""
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0

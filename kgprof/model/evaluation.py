@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kgprof.model.options import RunKey
+from kgprof.model.passes import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
 UNDECIDED_TO_SAY = 0.10  # share of the units: above it the metrics are said to rest on unknown results

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kgprof.model.options import FailOn, RunKey
-from kgprof.model.passes import PassName
+from kgprof.model.passes import FailOn, PassName, RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
 
@@ -211,6 +210,12 @@ class Finding(Model, frozen=True, kw_only=True):
     saves: Saving | Skipped = Skipped(reason="no measurement bounds what a fix would save")
     names: tuple[str, ...] = ()  # attributes and functions of the program that it is about: "self.h", "step"
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
+    no_fix: str = ""  # why the program's owner has none: it is then a note, which budgets count all the same
+
+    @property
+    def counts(self) -> bool:
+        """Against a budget, a practice or a change. A note does not, unless only the want of a fix makes it one."""
+        return self.level is not Level.NOTE or bool(self.no_fix)
 
     @property
     def alone(self) -> str:
@@ -227,6 +232,7 @@ class Action(Model, frozen=True, kw_only=True):
     text: str  # what happens now
     location: Location | None
     fix: str  # as code; empty: the rule's remedy
+    no_fix: str = ""  # of a finding whose owner has none
     saves: Saving | Skipped
     share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
 

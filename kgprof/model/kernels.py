@@ -1,14 +1,111 @@
-"""Where the time of a traced window went, why the device stood still, and one step of it, lane by lane."""
+"""What a card was measured to do at most (``ceilings.json`` of a Recording) and kernels held against it; where the time
+of a traced window went, why the device stood still, one step of it, lane by lane; what the host did, as Python's
+functions by cProfile and as stacks; and what HolisticTraceAnalysis says of a trace, and the ranks of one job."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+
+import msgspec
 
 from kgprof.model.compile_records import GraphWork
 from kgprof.model.findings import Location
-from kgprof.model.passes import PassName
-from kgprof.model.roofline import Roofline
+from kgprof.model.passes import HostRow, PassName, RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
+
+COPY = "copy"
+MATMUL = "matmul"
+FLOAT8 = "float8"  # operands of either format, a result of another type
+
+
+class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with its sizes."""
+
+    operation: str  # COPY or MATMUL
+    dtype: str  # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16", FLOAT8; empty for the copy
+    unit: str  # "bytes/s", read and written both counted; "FLOP/s", a multiplication and an addition counted as two
+    per_s: tuple[float, ...]
+    how: str
+
+
+class Ceilings(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ceilings"):
+    """Measured in a process of its own, when nothing else of the Recording ran."""
+
+    device_name: str
+    measured: tuple[CeilingSamples, ...]
+    unavailable: tuple[str, ...] = ()  # "matmul in float64: why"
+
+
+class Bound(StrEnum):
+    """What keeps a kernel from being faster, against what the card was measured to do."""
+
+    MEMORY = "memory-bound"
+    COMPUTE = "compute-bound"
+    LATENCY = "latency-bound"
+    IMPOSSIBLE = "above the ceiling"
+
+
+class Ceiling(Model, frozen=True, kw_only=True):
+    """What the card was measured to do at most, in ``unit``; the median is what kernels are held against."""
+
+    operation: str  # "copy" or "matmul"
+    dtype: str  # of the matmul
+    unit: str  # "bytes/s" or "FLOP/s"
+    median: float
+    minimum: float
+    maximum: float
+    samples: int
+    how: str
+
+
+class KernelLaunches(Model, frozen=True, kw_only=True):
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations."""
+
+    name: str
+    generator: str  # as KernelRow.generator
+    count: int
+    total_us: float
+    share: float  # of the sum over all device events, 0..1
+    median_us: float
+    grid: tuple[int, ...] | Skipped
+    block: tuple[int, ...] | Skipped
+    registers: int | Skipped  # of each thread
+    shared_bytes: int | Skipped  # of each block
+    blocks_per_sm: float | Skipped
+    warps: int | Skipped  # of each block
+    occupancy_percent: float | Skipped  # CUPTI's estimate, from the launch's shape and not from counters
+    spills: int | Skipped
+    stages: int | Skipped
+    bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
+    flops: int | Skipped
+    bytes_per_s: float | Skipped  # rates are of the median launch
+    flops_per_s: float | Skipped
+    bound: Bound | Skipped
+    of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
+
+
+class BoundTotal(Model, frozen=True, kw_only=True):
+    what: str  # KernelLaunches.bound, or why there is none
+    total_us: float
+
+
+class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
+    """Every kernel held against the card's ceilings; the largest rows, and how many are not here."""
+
+    rule: str  # how ``bound`` is decided, with its thresholds
+    ceilings: tuple[Ceiling, ...]  # none: see ``without``
+    without: str  # why there are no ceilings; empty where there are
+    rows: tuple[KernelLaunches, ...]
+    rows_left_out: int
+    left_out_us: float
+    # Of all rows, also those left out; largest first. Both together are the whole of the device's time.
+    placed: tuple[BoundTotal, ...]  # by verdict
+    unplaced: tuple[BoundTotal, ...]  # by reason
+
+    @property
+    def placed_us(self) -> float:
+        return sum(total.total_us for total in self.placed)
 
 
 class Lane(Model, frozen=True, kw_only=True):
@@ -249,3 +346,177 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     warnings: tuple[str, ...] = ()
     roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no GPU kernels")
     input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")
+
+
+class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
+    """What a node of a FlameGraph is: a function, an operator, a span.
+
+    ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module, operator, region, span,
+    call, profiler, pruned, step.
+    """
+
+    name: int  # index into ``names``
+    file: int  # likewise; names[0] is empty: it has none
+    line: int  # of the def; 0: none
+    kind: str
+
+
+class StackFunction(Model, frozen=True, kw_only=True):
+    """One frame over the whole tree, before anything was pruned."""
+
+    frame: int
+    self_ns: int  # over all steps
+    total_ns: int  # a recursion counts once
+    calls: int
+
+
+def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
+    """Of a tree whose parents stand before their children: what each node has of its own, and all below it."""
+    totals = list(own)
+    for node in range(len(totals) - 1, 0, -1):
+        totals[parent[node]] += totals[node]
+    return totals
+
+
+class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
+    """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before their children.
+
+    Node 0 is the step. Nanoseconds and calls are over all ``steps`` together, so that they are whole numbers and add
+    up: the sum over ``self_ns`` is that of the steps' durations. What took less than ``pruned_below`` of it stands in
+    one node "(other)" under its parent, whose calls are those of what it stands for.
+    """
+
+    measured_in: PassName
+    steps: int
+    per: str = "step"  # "window" where the trace marks no steps
+    names: tuple[str, ...]
+    frames: tuple[StackFrame, ...]
+    parent: tuple[int, ...]  # of each node; -1 of the first
+    frame: tuple[int, ...]  # index into ``frames``
+    self_ns: tuple[int, ...]
+    calls: tuple[int, ...]
+    pruned_below: float  # share of the steps' time, 0..1
+    pruned_nodes: int
+    pruned_ns: int  # what all "(other)" stand for
+    top: tuple[StackFunction, ...]  # by self time, largest first
+    functions: int  # how many frames there are in all, of which ``top`` has the first
+    other_threads_ns: int = 0  # in which other threads were in operators, added up over those threads
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_ns(self) -> tuple[int, ...]:
+        """Of each node, with all below it."""
+        return tuple(with_all_below(self.parent, self.self_ns))
+
+
+class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
+    steps: int
+    total_self_us: float
+    rows: tuple[HostRow, ...]
+    rows_left_out: int
+
+
+class HolisticCall(Model, frozen=True, kw_only=True):
+    """One call of HTA's. ``outcome``: ok, empty, raised, not called."""
+
+    name: str
+    outcome: str
+    reason: str = ""
+
+
+class HolisticIdle(Model, frozen=True, kw_only=True):
+    stream: int
+    cause: str  # HTA's word: host_wait, kernel_wait, other
+    total_us: float
+
+
+class HolisticRank(Model, frozen=True, kw_only=True):
+    """What HTA says of one trace; empty where it said nothing."""
+
+    rank: int
+    kernels: dict[str, float]  # microseconds by name
+    window_us: float | Skipped  # from the first device event's start to the last one's end
+    idle_us: float | Skipped
+    compute_us: float | Skipped  # computing, overlapped or not
+    idle_causes: tuple[HolisticIdle, ...]
+    queue_length: dict[str, float]  # the longest, by stream
+    bandwidth_gb_per_s: dict[str, float]  # mean, by kind of copy
+    overlap_percent: float | Skipped  # of communication, with computation
+
+
+class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
+    """HolisticTraceAnalysis' answer, from the process that ran it once."""
+
+    versions: dict[str, str]
+    calls: tuple[HolisticCall, ...]
+    ranks: tuple[HolisticRank, ...]
+
+
+class HolisticFigure(Model, frozen=True, kw_only=True):
+    """One figure of a trace, ours and HTA's."""
+
+    name: str
+    unit: str  # "us", "operations", "%", "GB/s"
+    ours: float | Skipped
+    hta: float | Skipped
+    difference_percent: float | Skipped  # HTA's less ours, of ours
+    differs: bool  # both are there, and differ by more than the check's tolerance
+    note: str = ""  # what it is
+
+
+class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
+    """HTA's figures of one trace beside ours."""
+
+    versions: dict[str, str]
+    calls: tuple[HolisticCall, ...]  # every one that was thought of, also those that were not made, and why
+    tolerance_percent: float
+    figures: tuple[HolisticFigure, ...]  # of the whole trace
+    kernels: int  # how many names were compared
+    kernels_differing: int
+    differing: tuple[HolisticFigure, ...]  # the largest of those, by name
+
+
+class LateCause(StrEnum):
+    """What takes a rank that comes late to the collectives longer than the others."""
+
+    COMPUTE = "more compute"
+    HOST = "its CPU is late"  # nothing runs: the GPU has no work yet, or Python runs between the operators
+    COPIES = "slower copies"
+
+
+class RankLoad(Model, frozen=True, kw_only=True):
+    """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy = compute + exposed."""
+
+    run: RunKey
+    rank: int
+    steps: int
+    step_us: float
+    busy_us: float
+    idle_us: float
+    compute_us: float  # covered by a kernel, copy, fill or operator that is no collective
+    communication_us: float  # covered by a collective
+    exposed_us: float  # covered by collectives alone
+    copies_us: float = 0.0  # of ``compute_us``, covered by copies alone
+
+
+class CollectiveWait(Model, frozen=True, kw_only=True):
+    """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait after the first."""
+
+    name: str
+    place: int  # among those of a step, from 1 on
+    steps: int
+    last_rank: int  # the one that came last most often
+    last_in: int  # of ``steps``
+    apart_us: float  # from the first arrival to the last; median
+    wait_us: tuple[float, ...]  # median of each rank, in the order of RankBalance.ranks
+
+
+class RankBalance(Model, frozen=True, kw_only=True):
+    """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is named."""
+
+    ranks: tuple[RankLoad, ...]
+    straggler: RunKey | None = None
+    cause: LateCause | None = None  # of the straggler, where the traces show it
+    text: str
+    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(reason="the ranks were not compared")
+    left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why

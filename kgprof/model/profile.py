@@ -20,11 +20,17 @@ from kgprof.model.findings import (
     Rule,
     Verdict,
 )
-from kgprof.model.holistic import HolisticCheck, RankBalance
-from kgprof.model.host import FlameGraph, HostBreakdown
-from kgprof.model.kernels import Fusion, KernelBreakdown, KindOverride, MemoryCurve
-from kgprof.model.options import Options, RunKey
-from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks
+from kgprof.model.kernels import (
+    FlameGraph,
+    Fusion,
+    HolisticCheck,
+    HostBreakdown,
+    KernelBreakdown,
+    KindOverride,
+    MemoryCurve,
+    RankBalance,
+)
+from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks, Options, RunKey
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, StepSeries, TradeOff, TrainingPhases

@@ -10,10 +10,20 @@ import msgspec
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.findings import Location
-from kgprof.model.holistic import Holistic
-from kgprof.model.options import FailOn, Options, RunKey
-from kgprof.model.passes import CompilePass, Exit, HostPass, MemoryPass, PassName, RoundRecord, TimingPass, TracePass
-from kgprof.model.roofline import Ceilings
+from kgprof.model.kernels import Ceilings, Holistic
+from kgprof.model.passes import (
+    CompilePass,
+    Exit,
+    FailOn,
+    HostPass,
+    MemoryPass,
+    Options,
+    PassName,
+    RoundRecord,
+    RunKey,
+    TimingPass,
+    TracePass,
+)
 from kgprof.model.structs import Model, Skipped, Tagged
 
 

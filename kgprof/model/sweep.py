@@ -1,18 +1,162 @@
-"""A sweep: one strategy in every cell of a grid, what each of its processes measured, and what follows from that."""
+"""A sweep: one strategy in every cell of a grid, what each of its processes measured, and what follows from that; the
+correctness ladder: one program under one more stage of torch.compile at a time, each held to float64; and each policy
+for a size that varies, measured over the same calls."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from kgprof.model.compile_records import TraceRecord
+from kgprof.model.evaluation import Metric, RunAgreement
 from kgprof.model.findings import VerdictStatus
-from kgprof.model.ladder import Ladder
-from kgprof.model.options import AS_IS, EAGER
-from kgprof.model.passes import CompileStages, Exit, Outcome
+from kgprof.model.passes import AS_IS, EAGER, CompileStages, Exit, Outcome
 from kgprof.model.recording import Environment, ShippedCache
-from kgprof.model.shapes import Shapes
 from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.model.times import Spread
+
+
+class Rung(StrEnum):
+    """In the order of the ladder; each adds one stage to what runs below it."""
+
+    FLOAT64 = "float64"  # eager mode, inputs and parameters widened: the reference
+    EAGER = "eager"
+    CAPTURE = "capture"
+    FUNCTIONALISATION = "functionalisation"
+    DECOMPOSITION = "decomposition"
+    CODE_GENERATION = "code generation"
+    MODE = "mode"  # the mode or the backend that was asked for, where it is not Inductor's default
+
+
+BACKEND_OF = {
+    Rung.CAPTURE: "eager",
+    Rung.FUNCTIONALISATION: "aot_eager",
+    Rung.DECOMPOSITION: "aot_eager_decomp_partition",
+}
+
+
+class Reference(StrEnum):
+    """What a tensor was held to."""
+
+    FLOAT64 = "float64"
+    EAGER = "eager"  # float64 could not run, or it computed something else
+
+
+class TensorDifference(Model, frozen=True, kw_only=True):
+    """One tensor of one rung against its reference. Only finite elements count in the three largest differences, and
+    in the relative ones only those that are no smaller than the absolute tolerance of the dtype."""
+
+    name: str
+    dtype: str
+    elements: int
+    differing: int  # beyond what is allowed
+    reference: Reference
+    max_abs: float
+    max_rel: float
+    max_ulp: int | None  # in the tensor's own dtype; None where it is no float of 16 bits or more
+    eager_max_abs: float  # how far eager itself is from the reference
+    nans: int
+    infs: int
+    reference_nans: int
+    reference_infs: int
+    worst: tuple[int, ...] = ()  # index of the element that exceeds what is allowed the most
+    worst_value: str = ""  # texts, because JSON has no NaN
+    worst_reference: str = ""
+    why: str = ""  # another shape or dtype, or missing
+
+
+class RungResult(Tagged, frozen=True, kw_only=True, tag="rung"):
+    """``agreement`` and ``metrics`` are a workload's own comparison with eager, where it has one."""
+
+    differs: bool
+    seconds: float  # of the process's steps, compilation included; of one sample
+    compared: int  # tensors
+    tensors: tuple[TensorDifference, ...] = ()  # the worst first
+    agreement: RunAgreement | Skipped | None = None
+    metrics: tuple[tuple[Metric, float], ...] = ()  # with eager's value
+    note: str = ""
+
+
+class Reproduction(Tagged, frozen=True, kw_only=True, tag="reproduction"):
+    """What a script printed when it was run by itself in a fresh process."""
+
+    differs: bool
+    output: str
+
+
+class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
+    """The smallest captured graph that still differs, saved as a script."""
+
+    script: str  # its name, beside the sheet
+    operators: tuple[str, ...]  # the calls that are left
+    nodes_before: int
+    attempts: int
+    finished: bool  # False: time was up, and a smaller graph may exist
+    checked: Reproduction | Skipped = msgspec.field(default_factory=lambda: Skipped(reason="it was not run"))
+
+
+class Ladder(Tagged, frozen=True, kw_only=True, tag="ladder"):
+    """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is compared."""
+
+    strategy: str
+    cell: str
+    steps: int
+    rungs: tuple[tuple[Rung, RungResult | Skipped], ...]
+    first: Rung | None
+    minified: Minified | Skipped
+
+
+class SizePolicy(StrEnum):
+    STATIC = "static"  # dynamic=False
+    AUTOMATIC = "automatic"  # dynamic=None: the second size makes it dynamic
+    DYNAMIC = "dynamic"  # dynamic=True
+    MARKED = "marked"  # torch._dynamo.mark_dynamic
+    BUCKETS = "buckets"  # padded to one of a few sizes, dynamic=False
+    PADDED = "padded"  # padded to the largest, dynamic=False
+
+
+class SizeCost(Model, frozen=True, kw_only=True):
+    """One size under one policy. A call that compiles nothing is of ``steady``."""
+
+    size: int
+    calls: int  # in the sequence
+    padded_to: int
+    steady: Spread | Skipped  # ms a call, padding and slicing included
+
+
+class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
+    graphs: int  # compiled over the whole sequence
+    compile_s: float  # what the calls that compiled took beyond a steady one
+    sizes: tuple[SizeCost, ...]
+    differs: str = ""  # how the results of some size differ from eager's without padding; empty: they do not
+
+    @property
+    def steady_ms(self) -> float | Skipped:
+        """Of the whole sequence, from the medians."""
+        medians = [(cost.calls, cost.steady) for cost in self.sizes]
+        known = [calls * steady.median for calls, steady in medians if isinstance(steady, Spread)]
+        return sum(known) if len(known) == len(medians) else Skipped(reason="a size was not timed")
+
+    @property
+    def wasted(self) -> float:
+        """Share of the computed rows that are padding."""
+        computed = sum(cost.calls * cost.padded_to for cost in self.sizes)
+        return 1 - sum(cost.calls * cost.size for cost in self.sizes) / computed
+
+
+class Shapes(Tagged, frozen=True, kw_only=True, tag="shapes"):
+    """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of ``function``."""
+
+    function: str
+    tensor: str
+    sizes: tuple[int, ...]
+    collected: bool  # the program's own, not --sizes
+    buckets: tuple[int, ...]
+    policies: tuple[tuple[SizePolicy, PolicyResult | Skipped], ...]
+    recommended: SizePolicy | None
+    code: str  # the lines that do what is recommended
+
 
 SWEEP_SCHEMA_VERSION = 1
 SWEEP_EXECUTIONS = 10_000  # steps that a verdict is for, where nobody says how many there will be

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kgprof.model.findings import Location
-from kgprof.model.options import RunKey
-from kgprof.model.passes import MachineSpeed, PassName
+from kgprof.model.passes import MachineSpeed, PassName, RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
 

@@ -1,4 +1,6 @@
-"""Kineto's JSON trace, plain or gzipped, streamed into columns: a few dozen bytes an event, whatever the file's size.
+"""The bytes of a trace file, unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb.
+
+Kineto's JSON trace, plain or gzipped, streamed into columns: a few dozen bytes an event, whatever the file's size.
 
 Real traces hold names that are not UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now
 and then an event of another shape. None of that loses the rest: what could not be read is counted in ``warnings``.
@@ -10,9 +12,11 @@ not is read event by event.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +28,77 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof.errors import InputError
-from kgprof.reading.trace_bytes import TraceBytes
+from kgprof.reading import files
+
+MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
+PIECE_BYTES = 2**19  # larger ones are no faster, and the events of one piece are in memory at once
+_READ_BYTES = 2**18  # packed
+_SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
+
+
+class TraceBytes:
+    """Iterates over the pieces of ``path``, which lies in the folder ``within`` where one is given (files.opened);
+    ``warnings`` is whole when the iteration is over.
+
+    Raises InputError for a file that cannot be read.
+    """
+
+    def __init__(self, path: Path, within: Path | None = None) -> None:
+        self.warnings: list[str] = []
+        self._path = path
+        self._within = within
+        self._unpacked = 0
+        self._packed = 0  # read so far, of a gzip file
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with files.opened(self._path, self._within) as file:
+                packed = file.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
+                file.seek(0)
+                size = _READ_BYTES if packed else PIECE_BYTES
+                chunks = iter(lambda: file.read(size), b"")
+                yield from self._limited(self._inflated(chunks) if packed else chunks)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}", path=self._path.name) from error
+
+    def _limited(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            left = MAX_BYTES - self._unpacked
+            self._unpacked += len(piece)
+            yield piece[:left]
+            if len(piece) > left:
+                self.warnings.append(f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read")
+                return
+            if self._packed and self._unpacked > max(files.EXPANSION_FROM, files.MAX_EXPANSION * self._packed):
+                self.warnings.append(
+                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, which is not "
+                    f"plausible: only its first {self._unpacked:,} bytes were read"
+                )
+                return
+
+    def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Everything that unpacks. A gzip file may consist of several members, one after the other."""
+        member = zlib.decompressobj(wbits=31)
+        for chunk in chunks:
+            self._packed += len(chunk)
+            pending = chunk
+            while pending:
+                if member.eof:
+                    member = zlib.decompressobj(wbits=31)
+                before = member.copy()
+                try:
+                    yield member.decompress(pending, PIECE_BYTES)
+                except zlib.error as error:
+                    with contextlib.suppress(zlib.error):  # up to the error
+                        for start in range(0, len(pending), _SALVAGE_BYTES):
+                            yield before.decompress(pending[start : start + _SALVAGE_BYTES])
+                    self.warnings.append(f"the gzip data is damaged after {self._unpacked:,} unpacked bytes: {error}")
+                    return
+                pending = member.unused_data if member.eof else member.unconsumed_tail
+        if not member.eof:
+            yield member.flush()
+            self.warnings.append(f"the gzip data is truncated after {self._unpacked:,} unpacked bytes")
+
 
 NONE = -1  # in the columns ``stream``, ``correlation`` and ``sequence``
 _LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
@@ -44,8 +118,7 @@ Column = npt.NDArray[np.int64]
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A complete event (``ph`` X). Kineto writes microseconds with three decimals; here they are whole nanoseconds."""
 
     category: str
@@ -62,8 +135,7 @@ class TraceEvent:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchShape:
+class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
     """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields are then None."""
 
     registers: int | None = None  # of each thread
@@ -436,7 +508,16 @@ class _Gathered:
         return known
 
     def _new_shape(self, arguments: _Arguments) -> int:
-        found = _launch_shape(arguments)
+        found = LaunchShape(
+            registers=_whole(arguments.registers),
+            shared_bytes=_whole(arguments.shared),
+            grid=_extent(arguments.grid),
+            block=_extent(arguments.block),
+            blocks_per_sm=_figure(arguments.blocks_per_sm),
+            warps_per_sm=_figure(arguments.warps_per_sm),
+            occupancy_percent=_figure(arguments.occupancy),
+            size_bytes=_whole(arguments.size_bytes),
+        )
         return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
 
     def columns(self) -> Columns:
@@ -481,19 +562,6 @@ def _memory(event: _Event) -> tuple[int, int, int, int] | None:
     if max(allocated, abs(found.change), device) >= _LARGEST_SIZE:
         return None
     return round(event.ts * 1000), allocated, found.change, device
-
-
-def _launch_shape(arguments: _Arguments) -> LaunchShape:
-    return LaunchShape(
-        registers=_whole(arguments.registers),
-        shared_bytes=_whole(arguments.shared),
-        grid=_extent(arguments.grid),
-        block=_extent(arguments.block),
-        blocks_per_sm=_figure(arguments.blocks_per_sm),
-        warps_per_sm=_figure(arguments.warps_per_sm),
-        occupancy_percent=_figure(arguments.occupancy),
-        size_bytes=_whole(arguments.size_bytes),
-    )
 
 
 def _whole(value: Any) -> int | None:

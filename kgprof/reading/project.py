@@ -10,7 +10,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
@@ -19,8 +20,7 @@ STANDARD_LIBRARY = "Python"
 TOOLS = ("", STANDARD_LIBRARY, "torch", "kgprof")  # packages (by ``package``) whose lines say nothing about a program
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProjectFiles:
+class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Folders (or single files), absolute and without a separator at their end."""
 
     libraries: tuple[str, ...]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -29,8 +30,7 @@ def is_resumed(name: str) -> bool:
     return _RESUME.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Definition:
+class _Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A function in a file: ``first`` is its first decorator's line, ``line`` that of ``def``."""
 
     qualified: str
@@ -133,8 +133,7 @@ class SourceText:
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """One file's text; without tree and definitions where it was written for another Python, or is no Python."""
 
     lines: list[str]

@@ -145,20 +145,32 @@ def refuse_the_other_side(checkout: Checkout | None) -> None:
 
 
 def measure(job: Job, events: Events) -> None:
-    """Child A: every pass on the same compiled code, the instruments one after the other."""
+    """Child A: every pass on the same compiled code, the instruments one after the other.
+
+    Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
+    again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
+    """
     from kgprof.record.environment import ProbeWhenAsked
+    from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
 
     for declared in m.PASSES.values():  # so that nothing is imported between two passes
         importlib.import_module(f"kgprof.record.{declared.module}")
-    probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
+    isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
     on_cpu = job.plan is not None and job.plan.device == "cpu"
-    with in_place_of_inductor(job.options.backend), probe if on_cpu else nullcontext():
-        run = Run(job, events.phase)
-        run.isa_probe_s = lambda: probe.took_s
-        for name, declared in m.PASSES.items():
+    probed = any(job.options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
+    compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
+    provenance = KernelProvenance(project_sources.project_files(job.options.workload))
+    with in_place_of_inductor(job.options.backend), isa_probe if on_cpu else nullcontext():
+        with provenance if probed and compiles else nullcontext():
+            run = Run(job, events.phase)
+            run.isa_probe_s = lambda: isa_probe.took_s
             # COMPILE always: what the others measure is the code that it compiles.
-            if not declared.in_probe and (name is m.PassName.COMPILE or run.wants(name)):
+            measure_pass(run, m.PassName.COMPILE, events)
+        if probed:
+            store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer())
+        for name, declared in m.PASSES.items():
+            if not declared.in_probe and name is not m.PassName.COMPILE and run.wants(name):
                 measure_pass(run, name, events)
 
 
@@ -202,23 +214,19 @@ def script(job: Job, events: Events) -> BaseException | None:
 
 
 def probe(job: Job, events: Events) -> None:
-    """Child B: the same run captured and lowered anew under the probes, and the names of its C++ kernels.
+    """Child B: the same run captured anew under the probes, and the names of its C++ kernels.
 
-    Machine code that child A compiled is in the caches; the graphs are not, because the lines of a kernel are seen
-    while Inductor lowers them.
+    What child A compiled is in the caches: the probes look at how it is called.
     """
     from kgprof.record import cpp_kernels
     from kgprof.record.call_index import CallIndex
     from kgprof.record.eager_calls import EagerCalls
-    from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
-    provenance = KernelProvenance(project_sources.project_files(job.options.workload))
-    compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
-    with in_place_of_inductor(job.options.backend), provenance if compiles else nullcontext():
+    with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
         if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
             for _ in range(run.options.steps):
@@ -233,7 +241,9 @@ def probe(job: Job, events: Events) -> None:
             for _ in range(EAGER_STEPS):
                 with calls.call():
                     run.session.step()
-    store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer(eager, triton_stages(run.device)))
+    file = run.folder / layout.KERNEL_ORIGINS
+    compiled = m.decode_json(file.read_bytes(), m.KernelOrigins | m.Skipped)  # type: ignore[arg-type]
+    store.write_json(file, eager.beside(compiled, triton_stages(run.device)))
     if job.kernels:
         measure_pass(run, m.PassName.KERNELS, events)
 

@@ -28,6 +28,8 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
+from kgprof.record import fork_server
+from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog
 from kgprof.record.turns import FIRST, IN_TURN_FROM
@@ -36,13 +38,13 @@ from kgprof.signals import Signals, catches, words
 OnPhase = Callable[[str], None]
 Echo = Callable[[bytes], None]
 
+FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DRAIN_S = 5.0  # for the pipes of a child that has ended
-HASH_LETTERS = 2  # that name a folder of Inductor's cache (torch/_inductor/codecache.py: get_path)
 
 # -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
 # folder that the parent has it from, which need not be installed.
@@ -161,14 +163,12 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
 class Caches:
     """Private caches of Inductor and Triton, cold where ``folder`` is not there yet; deleted on exit unless ``kept``.
 
-    ``seed`` holds files that are copied into cold ones. With ``lower_anew`` no graph is found in warm ones, only
-    machine code and what was tuned; the next child finds the graphs again.
+    ``seed`` holds files that are copied into cold ones.
     """
 
     folder: Path
     seed: Path | None = None
     kept: bool = False  # for another child, which finds them warm
-    lower_anew: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
@@ -181,27 +181,12 @@ class Caches:
     def __enter__(self) -> Caches:
         if self.seed is not None and self.seed.is_dir() and not self.folder.exists():
             shutil.copytree(self.seed, self.folder / "inductor")
-        if self.lower_anew and self.folder.is_dir():
-            (self.folder / "graphs").mkdir()
-            for cache in self._graph_caches():
-                cache.rename(self.folder / "graphs" / cache.name)
         return self
 
     def __exit__(self, *_: object) -> None:
         # The processes that could still write here are gone; a file that one of them just removed is no error.
         if not self.kept:
             shutil.rmtree(self.folder, ignore_errors=True)
-        elif self.lower_anew and (self.folder / "graphs").is_dir():
-            for cache in self._graph_caches():
-                shutil.rmtree(cache, ignore_errors=True)
-            (self.folder / "inductor").mkdir(exist_ok=True)  # a workload may have removed it
-            for cache in (self.folder / "graphs").iterdir():
-                cache.rename(self.folder / "inductor" / cache.name)
-            (self.folder / "graphs").rmdir()
-
-    def _graph_caches(self) -> list[Path]:
-        """Every folder but those of generated files, which are named by the first two letters of their hashes."""
-        return [path for path in (self.folder / "inductor").glob("*/") if len(path.name) != HASH_LETTERS]
 
 
 @contextlib.contextmanager
@@ -217,7 +202,7 @@ def _adopting() -> Iterator[Callable[[], None]]:
                 parent, session = int(fields[1]), int(fields[3])  # proc(5), from the third field on
                 if parent == os.getpid() and session != os.getsid(0):
                     found.add(int(stat.parent.name))
-        return found
+        return {pid for pid in found if not fork_server.is_server(pid)}
 
     def end() -> None:
         until = time.monotonic() + DRAIN_S
@@ -265,27 +250,17 @@ class _Child:
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
-        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
-        home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, *options, code.format("child"), home, str(job_file), str(writing)],
-                cwd=None if job.checkout is None else job.checkout.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
-                pass_fds=(writing, *pass_fds),
-                env=environment,
-                start_new_session=True,
-            )
+            self._process, said = self._started(job, str(job_file), environment, writing, pass_fds)
         except OSError:
             events.close()
             self._log.close()
             raise
         finally:
             os.close(writing)
+        self._log.feed(said)
         self._began = time.monotonic()
         logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
         emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
@@ -294,6 +269,30 @@ class _Child:
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
             thread.start()
+
+    def _started(
+        self, job: Job, job_file: str, environment: Mapping[str, str], events: int, pass_fds: tuple[int, ...]
+    ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:
+        """The process, and what was printed before it began."""
+        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
+        home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
+        if job.task in FORKED and job.checkout is None:
+            server = [sys.executable, *options, code.format("fork_server"), home]
+            compiles = job.key is not None and job.key.mode != m.EAGER and not job.options.backend
+            forked = fork_server.forked(server, job_file, environment, events, self._signals, compiles)
+            if forked is not None:
+                return forked
+        new = subprocess.Popen(
+            [sys.executable, *options, code.format("child"), home, job_file, str(events)],
+            cwd=None if job.checkout is None else job.checkout.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
+            pass_fds=(events, *pass_fds),
+            env=environment,
+            start_new_session=True,
+        )
+        return new, b""
 
     def wait(self, timeout_s: float, on_timeout: Callable[[int], None]) -> Ended:
         """Until it ends, its time is up, or a signal came; nothing that it started is left then."""

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, cast
 
 import torch
+from msgspec.structs import replace as replaced
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from kgprof import model as m
@@ -33,6 +34,7 @@ _OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")  # from a
 _WRAPPER = "/torch/_dynamo/eval_frame.py"
 _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
+NO_STAGES = m.Skipped(reason="kernels are not compiled a second time while a program waits")
 Lines = tuple[m.SourceLine, ...]
 
 GRADIENTS = "aten::add"  # autograd adds two of one tensor with it, in place where no mode looks on
@@ -95,6 +97,18 @@ class EagerCalls(Source):
             m.KernelOrigin(compile_id="", kernel=f"torch.ops.{name.replace('::', '.')}", number=number, lines=lines)
             for number, (name, lines) in enumerate(kept, start=1)
         )
+
+    def beside(
+        self, compiled: m.KernelOrigins | m.Skipped, stages: m.TritonStages | m.Skipped = NO_STAGES
+    ) -> m.KernelOrigins | m.Skipped:
+        """The origins of compiled code, with those of what is called outside of it."""
+        seen = self.origins()
+        if isinstance(compiled, m.KernelOrigins):
+            return replaced(compiled, origins=(*compiled.origins, *seen), stages=stages)
+        if seen:
+            return m.KernelOrigins(origins=seen, graphs=(), stages=stages)
+        why = self.unavailable or "no step's operators were seen"
+        return m.Skipped(reason=f"{compiled.reason}; {why}")
 
     def note(self, operator: str, frame: FrameType) -> None:
         """``frame``: the one that dispatched. Compiled code's operators are Inductor's to explain."""

@@ -19,9 +19,9 @@ PREFIXES = (
     "KGPROF_",
 )
 NAMES = ("CXX", "CC", "LD_PRELOAD", "PYTHONHASHSEED")
-READ_EACH_TIME = ("PYTORCH_NVML_BASED_CUDA_CHECK",)  # by torch.cuda.is_available(); Lightning sets it around its calls
+SET_BY_LIBRARIES = ("PYTORCH_NVML_BASED_CUDA_CHECK", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # Lightning, sklearn
 
 
 def flags(environment: Mapping[str, str]) -> dict[str, str]:
     chosen = {name for name in environment if name.startswith(PREFIXES) or name in NAMES}
-    return {name: environment[name] for name in sorted(chosen - {*READ_EACH_TIME})}
+    return {name: environment[name] for name in sorted(chosen - {*SET_BY_LIBRARIES})}

@@ -1,6 +1,6 @@
 """What each graph that Inductor compiles replaces, moves, allocates and saves, as its GraphLowering and wrapper say.
 
-Watched in the second process of a run, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
+Watched beside COMPILE, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
 tensors without data to count what eager mode would dispatch; ``_compile_fx_inner`` is given AOTAutograd's forward and
 backward; and ``GraphLowering.codegen`` ends when kernels are generated and buffers planned. All three have these names
 in torch 2.11 to 2.13.
@@ -214,11 +214,13 @@ def eager_work(
     """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results would."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    # Called, a module of FX is compiled to Python; then the caches' key of the graph is another one.
+    run = torch.fx.Interpreter(model).run if isinstance(model, torch.fx.GraphModule) else model
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             arguments = [_without_data(one) for one in inputs]
             with _Counted() as forward:
-                results = model(*arguments)
+                results = run(*arguments)
             roots = [one for one in tree_leaves(results) if isinstance(one, torch.Tensor) and one.requires_grad]
             gradients = [torch.ones_like(one) for one in roots]
             with _Counted() as backward:

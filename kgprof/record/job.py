@@ -57,7 +57,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     cell: m.Cell | None = None  # SCRIPT: of a sweep, what the program's own torch.compile is to do
     round: int = 1  # ROUND: which one, from 2
     kernels: bool = False  # PROBE: trace once more with the C++ kernels by name
-    code_cached: bool = False  # PROBE: the caches hold the machine code that MEASURE compiled
+    code_cached: bool = False  # PROBE: the caches hold what MEASURE compiled
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     compiles: bool = False  # PLAN: what is planned as it is will run in compiled modes too

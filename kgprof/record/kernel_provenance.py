@@ -2,7 +2,7 @@
 
 Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it as an artifact of
 the structured trace: "kernel name:number of the call" -> stacks, one for each operation that went into the kernel. Its
-names are the trace's names. Watched in the second process of a run, because it makes compiling longer.
+names are the trace's names. Watched in the first process of a run, beside COMPILE's listeners.
 
 And how many bytes and operations each call takes. Inductor calls one function for every kernel that it writes a call
 of, to note where it came from; that function is watched here, because at that moment the nodes with their index
@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace as replaced
 
@@ -30,13 +30,11 @@ from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import LogListener, Source, replace
 
-if TYPE_CHECKING:
-    from kgprof.record.eager_calls import EagerCalls
-
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
+LEVEL = "provenance_tracking_level"
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
 WATCHED = "set_kernel_post_grad_provenance_tracing"
@@ -45,7 +43,6 @@ SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin wher
 # Other operators of libraries whose bytes depend on the indices that they are given.
 INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
 
-NO_STAGES = m.Skipped(reason="kernels are not compiled a second time while a program waits")
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 
 Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
@@ -66,12 +63,11 @@ class KernelProvenance(Source):
         self._keys = {""}
         self._graphs = GraphWatch()
 
-    def answer(self, eager: EagerCalls, stages: m.TritonStages | m.Skipped = NO_STAGES) -> m.KernelOrigins | m.Skipped:
-        """For the Recording, with what is called outside of compiled code."""
-        if origins := (*self.origins, *eager.origins()):
-            return m.KernelOrigins(origins=origins, left_out=self.left_out, graphs=self._graphs.answer(), stages=stages)
-        why = (self.unavailable or "Inductor generated no code", eager.unavailable or "no step's operators were seen")
-        return m.Skipped(reason="; ".join(why))
+    def answer(self) -> m.KernelOrigins | m.Skipped:
+        """For the Recording; what is called outside of compiled code comes beside it (EagerCalls.beside)."""
+        if not self.origins:
+            return m.Skipped(reason=self.unavailable or "Inductor generated no code")
+        return m.KernelOrigins(origins=tuple(self.origins), left_out=self.left_out, graphs=self._graphs.answer())
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -84,6 +80,7 @@ class KernelProvenance(Source):
         LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
+        undo.enter_context(CachedAsEver())
         undo.enter_context(self._graphs)
         undo.enter_context(KernelWatch(self._work.__setitem__, self._graphs))
         undo.enter_context(FallbackProvenance())
@@ -154,6 +151,36 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
         return None
     last = inside[-1]
     return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+
+
+class CachedAsEver(Source):
+    """While entered, the caches hold what they would hold without provenance, under the same keys.
+
+    torch 2.13 puts the level into the key of a graph and the stacks into what is kept of it. So another process, which
+    does not track it, would compile the graph again.
+    """
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
+            graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+            key_of, prepare = details.__init__, graph.prepare_for_serialization
+        except (ImportError, AttributeError) as error:
+            self.unavailable = f"this torch keeps graphs in another way ({error})"
+            return
+
+        def keyed(this: Any, *args: Any, **named: Any) -> None:
+            key_of(this, *args, **named)
+            if hasattr(this, LEVEL):
+                setattr(this, LEVEL, 0)
+
+        def prepared(this: Any) -> Any:
+            for name in (name for name in vars(this) if name.startswith("inductor_provenance_")):
+                setattr(this, name, None)
+            return prepare(this)
+
+        replace(details, "__init__", keyed, undo)
+        replace(graph, "prepare_for_serialization", prepared, undo)
 
 
 class FallbackProvenance(Source):

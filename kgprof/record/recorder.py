@@ -6,6 +6,7 @@ child, and what was measured by then stands in the Recording.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
@@ -23,7 +24,7 @@ from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError,
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import children, foreign, ranks, store
+from kgprof.record import children, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
@@ -32,6 +33,7 @@ from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
 from kgprof.workloads import programs
 
+AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped(reason="there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
@@ -53,7 +55,11 @@ def record(
     killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
     """
     refuse_other_platforms()
-    with scratch_folder("kgprof-") as scratch:  # for jobs and compiler caches
+    is_program = programs.is_program(options.workload)
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
+        if not is_program:
+            stack.enter_context(fork_server.imports_shared())
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)
@@ -66,7 +72,7 @@ def record(
         progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
             for key in plan.runs:
-                if programs.is_program(options.workload):
+                if is_program:
                     session.run_program(key)
                 elif session.measure(key):
                     session.probe(key)
@@ -203,9 +209,9 @@ class Recorder:
             why = "the program only launches other processes and has no step to time"
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again automatically"
-            why = f"{limit}; this one took {took_s:.0f} s (add timing to --passes)"
+            why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike
-            why = "launched ranks are not run again automatically (add timing to --passes)"
+            why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
         timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
@@ -354,7 +360,7 @@ class Recorder:
             round=number,
             slice_steps=slice_steps,
             kernels=kernels,
-            code_cached=caches.lower_anew and caches.folder.is_dir(),
+            code_cached=task is Task.PROBE and caches.folder.is_dir(),
             plan=self.plan,
             checkout=self._checkout,
         )
@@ -403,7 +409,7 @@ class Recorder:
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as compile time.
 
-        A further round, and a script's rerun, find those of the run's first process warm, and child B its machine code.
+        Child B, a further round and a script's rerun find those of the run's first process warm.
         """
         options = self.header.options
         probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
@@ -416,5 +422,4 @@ class Recorder:
             seed=self._scratch / PROBE_CACHE,
             extra={"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {},
             kept=shared and (task is not last or number < options.rounds),
-            lower_anew=task is Task.PROBE,
         )

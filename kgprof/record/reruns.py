@@ -92,7 +92,7 @@ class Clock:
         kept = tuple(step_us[first : self._options.max_steps])
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         from_to = f"steps {first} to {first + len(kept) - 1} of one rerun of the program{short}"
-        note = f"TIMING: {from_to}; a step is {kind.words}; its time is CPU time until the next"
+        note = f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, by the CPU's clock"
         self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
 
 

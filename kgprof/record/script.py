@@ -42,7 +42,7 @@ from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
 from kgprof.record.kernel_provenance import KernelProvenance
-from kgprof.record.launchers import Launchers
+from kgprof.record.launchers import WATCH, Launchers
 from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
@@ -334,7 +334,7 @@ class Capture:
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
-                origins = self._provenance.answer(self._eager)
+                origins = self._eager.beside(self._provenance.answer())
                 store.write_json(place.folder / layout.KERNEL_ORIGINS, origins)
                 store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
 
@@ -414,7 +414,10 @@ class Capture:
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
-            yield f"a step is {kind.words}{f' (also seen: {others})' if others else ''}"
+            also = f" (also seen: {others})" if others else ""
+            yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            for function in (one.function for one in self._launchers.found if one.function):
+                yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
@@ -424,7 +427,7 @@ class Capture:
                 yield f"a step of TRACE is {each}, because the first step of the other kind came later"
         now = flags(os.environ)
         if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
-            yield f"the program itself set {late}, after kgprof had imported torch, so it may have had no effect"
+            yield f"the program, or a library of it, set {late} after kgprof imported torch: it may have no effect"
         if unfinished:
             yield "the process ended abruptly: what followed the last written mark is missing"
 

@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
+from itertools import chain
 from typing import Any
 
 import torch
@@ -207,7 +208,9 @@ class StepMarks(Source):
 
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
-            if next(calls, None) is not None and next(calls, None) is None:
+            outermost = next(calls, None) is not None and next(calls, None) is None
+            # A transform of one picture and a loss are modules too; they hold no tensors.
+            if outermost and next(chain(module.parameters(), module.buffers()), None) is not None:
                 self._steps.mark(Kind.MODULE)
 
         leave = register_module_forward_pre_hook(called).remove

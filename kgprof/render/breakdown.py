@@ -1,21 +1,21 @@
-"""The kernel breakdown in words and parts: what renderers for people call the kinds, and what a bar is made of."""
+"""The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they need neither style
+nor script."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import milliseconds, percent
-from kgprof.render.table import Cell, Table, plain, row
+from kgprof.render.quantity import figure, milliseconds, of_width, percent
+from kgprof.render.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
 IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class KindPart(View, frozen=True, kw_only=True):
     """One kind's part of a step."""
 
     kind: str  # a KernelKind's value, or "idle"
@@ -74,13 +74,13 @@ def steps_of(kernels: m.KernelBreakdown) -> int:
     return max(kernels.steps, 1)
 
 
-def parts(kernels: m.KernelBreakdown) -> tuple[Part, ...]:
+def parts(kernels: m.KernelBreakdown) -> tuple[KindPart, ...]:
     """Every kind that took time, in the bars' order, then idle."""
     totals = {kind.kind.value: kind.total_us for kind in kernels.kinds}
     totals[IDLE] = kernels.idle_us
     window = kernels.window_us or 1.0
     return tuple(
-        Part(kind=str(kind), per_step_us=totals[kind] / steps_of(kernels), share=totals[kind] / window)
+        KindPart(kind=str(kind), per_step_us=totals[kind] / steps_of(kernels), share=totals[kind] / window)
         for kind, _, _ in KINDS
         if totals.get(kind, 0.0) > 0
     )
@@ -128,3 +128,132 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
         )
         rows.append(row(run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
     return plain("Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows)
+
+
+def phase_table(runs: Sequence[m.RunReport]) -> Table:
+    """Empty where no run trains."""
+    headings = ("run", *(phase.value for phase in m.TrainingPhase))
+    trained = ((run.key.slug, run.phases) for run in runs if isinstance(run.phases, m.TrainingPhases))
+    rows = ([Cell(slug), *(_phase_cell(part, phases) for part in phases.parts)] for slug, phases in trained)
+    return plain("Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows)
+
+
+def _phase_cell(part: m.PhaseTime, phases: m.TrainingPhases) -> Cell:
+    whole_us = sum(each.host_us for each in phases.parts) or 1.0
+    gpu = () if isinstance(part.device_us, m.Skipped) else (f"GPU {milliseconds(part.device_us)}",)
+    share = percent(part.host_us / whole_us)
+    return Cell(milliseconds(part.host_us), details=(share, *gpu), value=part.host_us)
+
+
+# One letter a kind but idle, in their order, so that a bar can be read without its colours.
+LETTERS = {kind: letter for (kind, _, _), letter in zip(KINDS, (*"GAVNPRISCMFO", ""), strict=True)}
+_LETTER_FROM = 0.025  # of the bar's width: narrower segments carry no letter
+_SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
+_SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
+
+
+class Part(View, frozen=True, kw_only=True):
+    """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows; both 0..1."""
+
+    kind: str
+    letter: str
+    length: float
+    share: float
+    title: str = ""
+
+
+class Segment(View, frozen=True, kw_only=True):
+    kind: str
+    x: str
+    width: str
+    middle: str
+    letter: str
+    share: str
+    wide: bool  # the share fits on a wide screen only
+    title: str
+
+
+class Bar(View, frozen=True, kw_only=True):
+    anchor: str
+    run: str
+    caption: str
+    description: str  # the bar in words
+    segments: tuple[Segment, ...]
+
+
+class Bars(Drawing, frozen=True, kw_only=True):
+    kind: ClassVar[str] = "bars"
+    bars: tuple[Bar, ...]
+
+
+class LegendEntry(View, frozen=True):
+    family: str  # FAMILY-KIND is the class of its colour
+    kind: str
+    name: str
+    meaning: str = ""
+    letter: str = ""
+
+
+class Legend(Drawing, frozen=True, kw_only=True):
+    kind: ClassVar[str] = "legend"
+    entries: tuple[LegendEntry, ...]
+
+
+def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
+    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
+
+
+def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
+    """One after the other from the left; a letter and a share where there is room for them."""
+    segments, x = [], 0.0
+    for part in parts:
+        segments.append(
+            Segment(
+                kind=part.kind,
+                x=of_width(x),
+                width=of_width(part.length),
+                middle=of_width(x + part.length / 2),
+                letter=part.letter if part.length >= _LETTER_FROM else "",
+                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
+                wide=part.length < _SHARE_ALWAYS_FROM,
+                title=part.title,
+            )
+        )
+        x += part.length
+    return tuple(segments)
+
+
+def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
+    """``entries``: kind and name, and where they have them a meaning and a letter."""
+    return Legend(entries=tuple(LegendEntry(family, *entry) for entry in entries))
+
+
+def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
+    return tuple(
+        LegendEntry("k", str(kind), name, meaning, LETTERS[kind]) for kind, name, meaning in KINDS if kind in present
+    )
+
+
+class Length(View, frozen=True, kw_only=True):
+    name: str
+    value: str
+    width: str
+    first: bool = False
+
+
+class Lengths(Drawing, frozen=True, kw_only=True):
+    """A row and a bar each, all on one scale."""
+
+    kind: ClassVar[str] = "lengths"
+    what: str
+    unit: str
+    rows: tuple[Length, ...]
+
+
+def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Lengths:
+    longest = max((value for _, value in rows), default=0.0) or 1.0
+    made = []
+    for name, value in rows:
+        words = f"{value:,.0f}" if unit == "cases" else figure(value)
+        made.append(Length(name=name, value=words, width=of_width(max(value, 0.0) / longest), first=name == marked))
+    return Lengths(what=what, unit=unit, rows=tuple(made))

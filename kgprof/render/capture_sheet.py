@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.chart import lengths
+from kgprof.render.breakdown import lengths
 from kgprof.render.sheet import Code, Section, Sheet
 from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
 from kgprof.wording import plural
@@ -28,10 +28,22 @@ _METHOD = (
 def capture_sheet(report: m.CaptureReport) -> Sheet:
     advice, machine = report.advice, report.environment
     status, verdict = _verdict(report)
-    trust = ""
+    trust, recommended = "", list[Section]()
     if isinstance(advice, m.CaptureAdvice):
+        warnings = (("Warning", text) for text in advice.warnings)
+        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
+        recommended.append(Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True))
         trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
+    not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
+    left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
+    cases = Section(
+        title="Cases",
+        intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
+        blocks=(_table(report), *left),
+    )
+    # Where no case could be run, all have the reason that the verdict gives.
+    sections = (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
     facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
@@ -39,17 +51,8 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         verdict=verdict,
         trust=trust,
         facts=facts,
-        pictures=tuple(_pictures(report)),
-        sections=(
-            *_recommended(advice),
-            Section(
-                title="Cases",
-                intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-                blocks=(_table(report), *_left(report)),
-            ),
-            *_details(report),
-            Section(title="Method", blocks=_METHOD),
-        ),
+        pictures=tuple(_pictures(report)) if report.tried else (),
+        sections=(*recommended, *sections),
     )
 
 
@@ -64,13 +67,6 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         return status, f"No recommendation: {report.advice.reason}."
     sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
     return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
-
-
-def _recommended(advice: m.CaptureAdvice | m.Skipped) -> Iterator[Section]:
-    if isinstance(advice, m.CaptureAdvice):
-        warnings = tuple(("Warning", text) for text in advice.warnings)
-        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
-        yield Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True)
 
 
 def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
@@ -88,11 +84,6 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
     if ended:
         yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
-
-
-def _left(report: m.CaptureReport) -> Iterator[Block]:
-    if report.interrupted:
-        yield f"Interrupted: {plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})."
 
 
 def _table(report: m.CaptureReport) -> Table:

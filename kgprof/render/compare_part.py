@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render.chart import LETTERS, Bar, Bars, LegendEntry, Part, legend, of_parts, of_width
-from kgprof.render.finding_groups import grouped
-from kgprof.render.finding_list import place
+from kgprof.render.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
+from kgprof.render.finding_list import grouped, place
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, figure, milliseconds
-from kgprof.render.table import Fold, Table, bounded, columns, plain, row
+from kgprof.render.quantity import DASH, count, figure, milliseconds, of_width
+from kgprof.render.table import Fold, Table, View, columns, plain, row
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -23,8 +21,7 @@ _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(View, frozen=True, kw_only=True):
     """An interval about "no change", which is in the middle; SVG lengths."""
 
     x: str
@@ -33,8 +30,7 @@ class Plot:
     limit: str  # the budget; empty: none, or beyond the plot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(View, frozen=True, kw_only=True):
     name: str
     run: str
     base: str
@@ -46,8 +42,7 @@ class Card:
     plot: Plot | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseLine:
+class CauseLine(View, frozen=True, kw_only=True):
     cause: str
     text: str
     detail: str  # how much it explains, unless that is said once among the accounts, and its run
@@ -55,8 +50,7 @@ class CauseLine:
     anchor: str  # of the finding; empty where it has none on this page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRow:
+class FindingRow(View, frozen=True, kw_only=True):
     rule: str
     level: str
     message: str
@@ -67,8 +61,7 @@ class FindingRow:
     anchor: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusPart:
+class StatusPart(View, frozen=True, kw_only=True):
     status: str
     symbol: str
     total: str
@@ -77,61 +70,42 @@ class StatusPart:
     open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparePart:
-    base: str
-    head: str
-    sides: Table
-    comparable: bool
-    comparability: str
-    cards: tuple[Card, ...]
-    causes: tuple[CauseLine, ...]
-    accounts: tuple[str, ...]
-    metrics: Table
-    unchanged: Table  # those that are the same, or of which nothing is known
-    legend: tuple[LegendEntry, ...]
-    runs: tuple[Fold, ...]  # the bars of base and head, and what traces, compilations and settings differ in
-    findings: tuple[StatusPart, ...]
-    differences: tuple[Table, ...]  # of the environments and the settings
-    notes: tuple[str, ...]  # how the intervals were made, and what else a reader must know
-
-
-def compare_part(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> ComparePart | None:
-    """``anchors``: where each finding of the head stands, by its fingerprint."""
-    found, root = profile.comparison, profile.environment.source_root
-    if found is None:
-        return None
-    metrics = compare_words.metrics_of(found)
+def compare_part(
+    profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits
+) -> dict[str, object]:
+    """What the section holds. ``anchors``: where each finding of the head stands, by its fingerprint."""
+    metrics, root = compare_words.metrics_of(found), profile.environment.source_root
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
+    # Those that are the same, or of which nothing is known.
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
     bars = [parts_of(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
-    part = ComparePart(
-        base=base,
-        head=head,
-        sides=_sides(found),
-        comparable=found.comparable,
-        comparability=compare_words.comparability(found),
-        cards=_cards(metrics),
-        causes=tuple(_causes(found, root, anchors, limits)),
-        accounts=compare_words.accounts(found, limits.runs),
-        metrics=_metrics(changed, "Metrics that changed, or that the measurement does not settle"),
-        unchanged=_metrics(unchanged, "Metrics that are the same, or were not observed"),
-        legend=legend({kind for bar in bars for kind in bar}),
-        runs=tuple(_run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]),
-        findings=tuple(
+    return {
+        "base": base,
+        "head": head,
+        "sides": _sides(found),
+        "comparable": found.comparable,
+        "comparability": compare_words.comparability(found),
+        "cards": _cards(metrics),
+        "causes": tuple(_causes(found, root, anchors, limits)),
+        "accounts": compare_words.accounts(found, limits.runs),
+        "metrics": _metrics(changed, "Metrics that changed, or that the measurement does not settle"),
+        "unchanged": _metrics(unchanged, "Metrics that are the same, or were not observed"),
+        "legend": legend({kind for bar in bars for kind in bar}),
+        # The bars of base and head, and what traces, compilations and settings differ in.
+        "runs": tuple(_run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]),
+        "findings": tuple(
             _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
         ),
-        differences=(
+        "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment, limits),
             *_changes("Settings that differ", "setting", found.settings, limits),
         ),
-        notes=tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
-    )
-    return bounded(part, limits)
+        "notes": tuple(note for note in (found.method, *found.notes[: limits.lines]) if note),
+    }
 
 
 def _sides(found: m.Comparison) -> Table:

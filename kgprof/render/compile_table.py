@@ -1,19 +1,21 @@
-"""Compilation run by run: the first call, and where the compiler's own time went in six stages."""
+"""Compilation run by run: the first call, where the compiler's own time went in six stages, and which functions were
+compiled again, in which call, for which reason, at what price."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
+from msgspec.structs import replace
+
 from kgprof import model as m
-from kgprof.render.chart import Bar, LegendEntry, Part, of_parts
+from kgprof.render.breakdown import Bar, LegendEntry, Part, of_parts
 from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.memory_table import peak_cell
-from kgprof.render.quantity import DASH, figure, percent, size
+from kgprof.render.quantity import DASH, count, figure, percent, size
 from kgprof.render.table import Block, Cell, Fold, Small, Table, known, missing, number, plain, timed, whole
-from kgprof.wording import plural
+from kgprof.wording import plural, relative
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
 STAGES = (
@@ -33,9 +35,7 @@ def kind(field: str) -> str:
     return field.removesuffix("_s").replace("_", "-")
 
 
-LEGEND = tuple(
-    LegendEntry(kind=kind(field), letter=letter, name=name, meaning=why) for field, letter, name, why in STAGES
-)
+LEGEND = tuple(LegendEntry("k", kind(field), name, why, letter) for field, letter, name, why in STAGES)
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
@@ -134,18 +134,12 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
     folds = []
     for index, run, compiled in _compiled(runs):
         made, place = compiled.compilations, f"compile-{anchor(index)}"
-        headings, rows = (
-            ("id", "function", "s", "operators", "capture ms/operator", *_NAMES),
-            map(_compilation, made[: limits.lines]),
-        )
-        label = f"Compilations of {run.key.slug}"
-        blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
-        if len(made) > limits.lines:
-            blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
+        headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
+        rows, label = map(_compilation, made[: limits.lines]), f"Compilations of {run.key.slug}"
+        more = (f"{len(made) - limits.lines:,} more in report.json.",) if len(made) > limits.lines else ()
+        blocks = (plain(label, headings, rows, style="", first="kind", words=2), *more)
         if made:
-            folds.append(
-                Fold(run.key.slug, blocks=tuple(blocks), caption="each compilation", anchor=place, run=anchor(index))
-            )
+            folds.append(Fold(run.key.slug, blocks=blocks, caption="each compilation", anchor=place, run=anchor(index)))
     return tuple(folds)
 
 
@@ -162,3 +156,65 @@ def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     if isinstance(compilation.stages, m.Skipped):
         return (*head, Cell(compilation.stages.reason, style="missing", span=len(STAGES)))
     return (*head, *_figures(_seconds(compilation.stages)))
+
+
+OPEN = 8  # rows that stand open; the others are folded
+_RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
+
+
+def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
+    """The first ones in sight, the others folded, how many are not on the page, and of which runs nothing is known."""
+    known = [
+        (run, entry)
+        for run in runs
+        if isinstance(run.compile, m.CompileSummary) and not isinstance(run.compile.recompiles, m.Skipped)
+        for entry in run.compile.recompiles
+    ]
+    rows = [_recompile_row(run, entry, root) for run, entry in known[: limits.lines]]
+    blocks: list[Block] = []
+    if rows:
+        blocks.append(plain("Recompiles", _RECOMPILE_HEADINGS, rows[:OPEN], words=3))
+    if folded := rows[OPEN:]:
+        table = plain("More recompiles", _RECOMPILE_HEADINGS, folded, words=3)
+        blocks.append(Fold(f"{len(folded)} more", blocks=(table,)))
+    if len(known) > limits.lines:
+        blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
+    unknown: dict[str, list[str]] = {}
+    for run in runs:
+        if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.recompiles, m.Skipped):
+            unknown.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
+    for reason, slugs in unknown.items():
+        of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
+        blocks.append(f"Unknown{of}: {reason}.")
+    return tuple(blocks)
+
+
+def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tuple[Cell | str, ...]:
+    place, site = entry.location, entry.call_site
+    places = (
+        str(entry.library) if entry.library else "",
+        f"{relative(place.file, root)}:{place.line}" if place else "",
+        f"called at {relative(site.file, root)}:{site.line} {site.function}" if site else "",
+    )
+    below = (Small((entry.compile_id or "refused",), "detail"), Small(tuple(filter(None, places)), "place"))
+    function = Cell(entry.function or (place.function if place else "a library's function"), below=below)
+    words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
+    call = Cell(DASH if entry.call is None else f"{entry.call:,}", details=("after warm-up",) if entry.steady else ())
+    return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)
+
+
+def recompile_summary(runs: Sequence[m.RunReport]) -> str:
+    """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are known."""
+    found = [run.compile.recompiles for run in runs if isinstance(run.compile, m.CompileSummary)]
+    known = [entries for entries in found if not isinstance(entries, m.Skipped)]
+    if not known:
+        return ""
+    entries = [entry for each in known for entry in each]
+    made = [entry for entry in entries if not entry.refused]
+    if not entries:
+        return "no recompiles"
+    seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
+    said = [plural(len(made), "recompile"), f"{count(sum(entry.steady for entry in made))} of them after warm-up"]
+    said += [f"{figure(seconds)} s in all"] if seconds else []
+    refused = len(entries) - len(made)
+    return ", ".join(said) + (f"; {count(refused)} refused by torch's limit" if refused else "")

@@ -1,6 +1,8 @@
-"""The Profile that a report.html carries: gzip in base64, in a script element of a type that no browser runs.
+"""What a report.html carries: its Profile, gzip in base64, in a script element of a type that no browser runs; and
+traces, each a download without scripts and a button that opens Perfetto's UI, or a link to where it lies.
 
-`kgprof extract` and `kgprof compare` read it back from the file alone, wherever that was downloaded to.
+`kgprof extract` and `kgprof compare` read the Profile back from the file alone, wherever that was downloaded to. A
+trace stands once, as the ``data:`` address of its download link; the button's script reads it from there.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import binascii
 import gzip
 import re
 import zlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -20,6 +23,10 @@ import msgspec
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import files
+from kgprof.render.escaping import one_line
+from kgprof.render.limits import Limits, Share
+from kgprof.render.quantity import size
+from kgprof.render.table import View
 
 T = TypeVar("T")
 
@@ -40,14 +47,6 @@ _SEPARATOR = "; "
 _OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
 
 
-class Share(IntEnum):
-    """How much of the Profile a page carries; the order in which it gives way."""
-
-    NOTHING = 0
-    COMPARABLE = 1  # all that `kgprof compare` looks at
-    WHOLE = 2
-
-
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it but the source
 # files, in place of which git knows what changed.
 LONG = (
@@ -61,8 +60,7 @@ LONG = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packed:
+class Packed(View, frozen=True, kw_only=True):
     """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
 
     text: str
@@ -91,8 +89,7 @@ class Packed:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class Embedded(View, frozen=True, kw_only=True):
     """What a page carries."""
 
     profile: m.Profile
@@ -205,3 +202,68 @@ def _unpacked(text: str, path: Path | str) -> bytes:
     if not reader.eof:
         raise InputError("its Profile is truncated", path=path, hint="fetch the report again")
     return data
+
+
+EMBEDDED_BYTES = 400_000  # gzipped, of all traces together
+_TEXT_OF_3_BYTES = 4  # base64
+
+
+def stay() -> None:
+    """The file lies where its link leads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceFile:
+    """Gzipped Kineto JSON of one run."""
+
+    run: m.RunKey
+    measured_in: m.PassName
+    size_bytes: int
+    read: Callable[[], bytes | None]  # called only where the page has room for a trace
+    file_name: str  # that a browser saves it as
+    link: str  # to the file, from where the page stands; empty where the page stands nowhere (stdout)
+    place: Callable[[], None] = stay  # puts the file where the link leads; called unless the page carries the trace
+
+    @cached_property
+    def data(self) -> bytes | None:
+        """As a page may carry it; None for one that no page can."""
+        return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
+
+
+class TraceLink(View, frozen=True, kw_only=True):
+    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can hand it over."""
+
+    run: str
+    measured_in: str
+    size: str
+    file_name: str
+    address: str
+    carried: bool
+
+
+def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:
+    """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into ``room_bytes``."""
+    left = min(EMBEDDED_BYTES, room_bytes // _TEXT_OF_3_BYTES * 3)
+    fitting = set()
+    for trace in traces:
+        if left > 2 and trace.data is not None and len(trace.data) + 2 <= left:  # base64 fills the last three bytes up
+            fitting.add(trace.run)
+            left -= len(trace.data) + 2
+    return frozenset(fitting)
+
+
+def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits) -> tuple[TraceLink, ...]:
+    """``which`` of them the page carries."""
+    return tuple(
+        TraceLink(
+            run=one_line(trace.run.slug, limits.name),
+            measured_in=trace.measured_in.upper(),
+            size=size(trace.size_bytes),
+            file_name=one_line(trace.file_name, limits.name),
+            address=trace.link
+            if trace.run not in which or trace.data is None
+            else f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}",
+            carried=trace.run in which,
+        )
+        for trace in traces[: limits.runs]
+    )

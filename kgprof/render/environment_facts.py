@@ -1,31 +1,21 @@
-"""Where and how the recording was made, in which passes, and what watching cost."""
+"""Where and how the recording was made, in which passes, and what watching cost; what was not measured; the logs; and
+what a report holds that somebody might not want to publish."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.render.escaping import one_line, visible
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure, ratio, size
-from kgprof.render.table import Cell, Fact, Table, plain, row
+from kgprof.render.quantity import DASH, count, figure, ratio, size
+from kgprof.render.table import Cell, Fact, Table, View, plain, row
 from kgprof.wording import plural
 
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
-
-
-def headline(profile: m.Profile) -> tuple[str, ...]:
-    environment = profile.environment
-    facts = [environment.device_name, f"torch {environment.torch}"]
-    if profile.device == "cuda":
-        facts += [f"CUDA {environment.cuda}"] if isinstance(environment.cuda, str) else []
-        facts += [f"Triton {environment.triton}"] if isinstance(environment.triton, str) else []
-    else:
-        facts += cores(environment)
-    if isinstance(environment.git_commit, str):
-        facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
-    facts += [] if profile.trace_files else [f"seed {profile.options.seed}"]  # what was run elsewhere had its own
-    return tuple(facts)
 
 
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
@@ -113,3 +103,81 @@ def passes(profile: m.Profile) -> frozenset[str]:
     if any(isinstance(time, m.Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
         seen.add(m.PassName.TIMING)
     return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)
+
+
+class Gap(View, frozen=True, kw_only=True):
+    what: tuple[str, ...]
+    reason: str
+    runs: tuple[str, ...]  # slugs; empty where it concerns the whole recording
+
+
+def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
+    """First the runs that lack the same thing for the same reason, then the things that one cause took from them."""
+    runs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for omission in omissions:
+        runs[omission.what, omission.reason] += [omission.run.slug] if omission.run else []
+    things: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (what, reason), slugs in runs.items():
+        things[reason, tuple(slugs)].append(what)
+    return tuple(Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items())
+
+
+def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
+    rows = (
+        (", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
+        for gap in gathered(omissions)[: limits.lines]
+    )
+    return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
+
+
+def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, str], ...]:
+    """Run, size and text of each."""
+    if not limits.log_chars:
+        return ()
+    written = [run for run in runs if run.log.text]
+    each = limits.log_chars // max(1, len(written))
+    half, shown = each // 2, []
+    for run in written:
+        text, size_bytes = visible(run.log.text, keep="\n\t"), len(run.log.text.encode("utf-8", errors="replace"))
+        if len(text) > each:
+            text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
+        whole = size(size_bytes + run.log.left_out_bytes)
+        shown.append((one_line(run.key.slug, limits.name), whole, text))
+    return tuple(shown)
+
+
+CONTENTS = "Contents of this file"
+
+_SOURCE = {
+    "none": "none (--include-source none)",
+    "repo": "only from the repository (--include-source repo)",
+    "all": "from every named file (--include-source all)",
+}
+
+
+def contents(profile: m.Profile) -> tuple[Fact, ...]:
+    """One for each kind of thing, whether it is in it or not."""
+    held, names = profile.contents, profile.environment.flags
+    files = "repository files from the top folder, others by the end of their paths"
+    lines, left_out = "from every named file", "nothing: this report is not redacted"
+    if held is None or not held.redaction:
+        files = "full paths"
+    elif not held.redacted:
+        left_out = "nothing needed redaction"
+    else:
+        left_out = ", ".join(f"{each.category} ({each.count:,})" for each in held.redacted)
+    if held is not None:
+        missing = held.source_lines_left_out
+        without = f"; {plural(missing, 'line')} left out" if missing else ""
+        lines = f"{plural(held.source_lines, 'line')}, {_SOURCE.get(held.source, held.source)}{without}"
+    logged = sum(bool(run.log.text) for run in profile.runs)
+    variables = f"versions, the type of machine, and {plural(len(names), 'variable')}: {', '.join(names)}"
+    return (
+        Fact(name="Names", value="functions, kernels, modules and the workload"),
+        Fact(name="Files", value=files),
+        Fact(name="Source lines", value=lines),
+        Fact(name="Command line", value="the full command with the workload's options"),
+        Fact(name="Logs", value=f"output of torch and the workload in {plural(logged, 'run')}" if logged else "none"),
+        Fact(name="Environment", value=variables if names else "versions and the type of machine; no variables"),
+        Fact(name="Left out", value=left_out),
+    )

@@ -5,19 +5,20 @@ Of a comparison the figures are changes, and in place of the runs stands what ac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.measures.ranked import Ranked, ranked
+from kgprof.measures.times import Ranked, ranked
 from kgprof.render import breakdown, compare_words
-from kgprof.render.chart import LegendEntry, Part, Segment, legend, of_parts
+from kgprof.render.breakdown import Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
-from kgprof.render.run_order import importance
+from kgprof.render.table import View
 from kgprof.wording import plural, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
@@ -25,8 +26,7 @@ _CODE, _UNIT = 120, 24  # characters
 _CAUSES, _INTERVALS = 3, 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(View, frozen=True, kw_only=True):
     """One of the four figures."""
 
     label: str
@@ -36,8 +36,7 @@ class Tile:
     tone: str = ""  # a class: "worse", "better", "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBar:
+class RunBar(View, frozen=True, kw_only=True):
     leads_to: str
     run: str
     first: bool
@@ -47,8 +46,7 @@ class RunBar:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(View, frozen=True, kw_only=True):
     """Something to do, or what a change is put down to."""
 
     text: str
@@ -61,8 +59,7 @@ class Step:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyBar:
+class BusyBar(View, frozen=True, kw_only=True):
     """100 % is the time in which the GPU (on a CPU: an operator) was busy."""
 
     leads_to: str
@@ -74,8 +71,7 @@ class BusyBar:
     width: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(View, frozen=True, kw_only=True):
     """A time's change, drawn about "no change"."""
 
     name: str
@@ -85,23 +81,7 @@ class Interval:
     plot: Plot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstScreen:
-    tiles: tuple[Tile, ...]
-    unit: str
-    bars: tuple[RunBar, ...]
-    more_runs: int
-    steps: tuple[Step, ...]
-    winner: str
-    causes: tuple[Step, ...]
-    causes_of: str
-    intervals: tuple[Interval, ...]
-    busy: tuple[BusyBar, ...]
-    on_gpu: bool
-    legend: tuple[LegendEntry, ...]
-
-
-def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> FirstScreen:
+def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
     runs = profile.runs[: limits.runs]
     by_speed = ranked(runs)
     first = runs[importance(runs)[0]] if runs else None
@@ -114,20 +94,19 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Firs
     causes_of = ""
     if decided and isinstance(decided.delta_us, float):
         causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
-    return FirstScreen(
-        tiles=tuple(tiles),
-        unit=by_speed.unit.name if by_speed else "",
-        bars=() if compared or by_speed is None else tuple(_bars(by_speed, runs, limits)),
-        more_runs=max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        steps=() if compared else tuple(_steps(profile, found, limits)),
-        winner=one_line(first.key.slug, limits.name) if first and len(runs) > 1 else "",
-        causes=tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
-        causes_of=causes_of,
-        intervals=tuple(_intervals(profile.comparison)) if profile.comparison else (),
-        busy=busy,
-        on_gpu=profile.device == "cuda",
-        legend=tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
-    )
+    return {
+        "tiles": tuple(tiles),
+        "unit": by_speed.unit.name if by_speed else "",
+        "bars": () if compared or by_speed is None or len(by_speed.runs) < 2 else tuple(_bars(by_speed, runs, limits)),
+        "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
+        "steps": () if compared else tuple(_steps(profile, found, limits)),
+        "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
+        "causes_of": causes_of,
+        "intervals": tuple(_intervals(profile.comparison)) if profile.comparison else (),
+        "busy": busy,
+        "on_gpu": profile.device == "cuda",
+        "legend": tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
+    }
 
 
 # ---------------------------------------------------------------- the four figures
@@ -153,7 +132,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         if isinstance(first.economics, m.Economics):
             cold = first.economics.cold
             steps = plural(round(cold.steps), "step") if isinstance(cold, m.BreakEven) else ""
-            never = first.economics.verdict is not m.Payoff.PAYS
+            never = first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER)
             below = f"pays off after {steps}" if steps else "not paid back" if never else below
         value = duration(1e6 * first.compile.first_call_s)
         yield Tile(label="First call", value=value, below=below, leads_to="compile")
@@ -228,28 +207,31 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
         run, kernels = runs[index], runs[index].kernels
         if not isinstance(kernels, m.KernelBreakdown):
             continue
-        parts = [part for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE]
-        if not (whole := sum(part.per_step_us for part in parts)):
-            continue
-        shares = [(part.kind, part.per_step_us / whole) for part in parts]
-        words = ", ".join(f"{breakdown.NAMES[kind]} {100 * share:.0f} %" for kind, share in shares)
-        us, share, _ = busy_share(kernels, run.step)
-        yield BusyBar(
-            leads_to=f"kernels-{anchor(index)}",
-            run=one_line(run.key.slug, limits.name),
-            description=words,
-            segments=of_parts(_parts(shares)),
-            busy=duration(us),
-            of_step=f"{100 * share:.0f} %",
-            width=of_width(share),
-        )
+        parts = {part.kind: part.per_step_us for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE}
+        if sum(parts.values()):
+            us, share, _ = busy_share(kernels, run.step)
+            yield _busy_bar(one_line(run.key.slug, limits.name), parts, us, share, leads_to=f"kernels-{anchor(index)}")
 
 
-def _parts(shares: Sequence[tuple[str, float]]) -> list[Part]:
-    return [
-        Part(kind=kind, letter="", length=share, share=share, title=f"{breakdown.NAMES[kind]} {percent(share)}")
-        for kind, share in shares
-    ]
+def _busy_bar(run: str, parts: Mapping[str, float], us: float, share: float, *, leads_to: str = "") -> BusyBar:
+    """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the step."""
+    whole = sum(parts.values())
+    shares = [(kind, breakdown.NAMES[kind], part / whole) for kind, part in parts.items()]
+    words = ", ".join(f"{name} {100 * part:.0f} %" for _, name, part in shares)
+    return BusyBar(
+        leads_to=leads_to,
+        run=run,
+        description=words if leads_to else f"{run}: {words}",
+        segments=of_parts(
+            [
+                Part(kind=kind, letter="", length=part, share=part, title=f"{name} {percent(part)}")
+                for kind, name, part in shares
+            ]
+        ),
+        busy=duration(us),
+        of_step=f"{100 * share:.0f} %",
+        width=of_width(share),
+    )
 
 
 # ---------------------------------------------------------------- what to do, and what a change is put down to
@@ -270,7 +252,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
             place=_place(place, root, limits) if place else "",
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(remedies.get(action.rule, ""), 4 * limits.name),
+            remedy=one_line(action.no_fix or remedies.get(action.rule, ""), 4 * limits.name),
             about=one_line(", ".join((*about, how)), 2 * limits.name),
         )
 
@@ -330,15 +312,5 @@ def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.head if after else metric.base) if metric else None
         of = bare if isinstance(bare, float) else (window.after_us if after else window.before_us) if window else 0.0
-        if not whole or not of:
-            continue
-        shares = [(kind, us / whole) for kind, us in parts.items()]
-        yield BusyBar(
-            leads_to="",
-            run=name,
-            description=f"{name}: " + ", ".join(f"{breakdown.NAMES[k]} {100 * share:.0f} %" for k, share in shares),
-            segments=of_parts(_parts(shares)),
-            busy=duration(whole),
-            of_step=f"{100 * whole / of:.0f} %",
-            width=of_width(whole / of),
-        )
+        if whole and of:
+            yield _busy_bar(name, parts, whole, whole / of)

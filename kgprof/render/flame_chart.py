@@ -1,5 +1,8 @@
 """The host's stacks of each run as a flame graph that hangs from the step, with the functions that took longest; and
 those of base and head in one: how much each took longer, as a sign and a number and a colour.
+
+Lengths across are per cent, so that the same drawing fits a telephone and a wall. A box is as high as a finger needs,
+because a script makes them react; without one each still says what it is, in its title.
 """
 
 from __future__ import annotations
@@ -7,16 +10,97 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
 
 from kgprof import model as m
-from kgprof.render.chart import Legend, LegendEntry
+from kgprof.render.breakdown import legend_of
 from kgprof.render.escaping import one_line
-from kgprof.render.icicle import Icicle, Item, icicle
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import figure, milliseconds, percent
-from kgprof.render.run_order import importance
-from kgprof.render.table import Block, Fold, Table, plain
+from kgprof.render.limits import Limits, anchor, importance
+from kgprof.render.quantity import figure, milliseconds, of_width, percent
+from kgprof.render.table import Block, Drawing, Fold, Table, View, plain
 from kgprof.wording import plural, relative
+
+ROW = 24  # pixels
+NARROWEST = 0.0015  # of the width: two pixels of a wide screen
+_BOXES = 600  # of a page, shared by the trees that are drawn
+_MOST_BOXES = 300  # of one of them
+_LABELLED = 0.025  # of the width: with a name in it on a wide screen
+_WITH_FILE = 0.12  # and with its place
+_WIDE = 0.09  # and with a name on a telephone
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """A node; ``title`` is its name, and on further lines what it is and how long it took."""
+
+    parent: int  # index, and smaller than its own; -1 of the first
+    width: float  # with all below it, in any unit
+    style: str
+    label: str
+    title: str
+    file: str = ""  # its place in short: "policy.py:77"
+
+
+class Box(View, frozen=True, kw_only=True):
+    style: str
+    x: str
+    y: int
+    width: str
+    label: str  # empty where there is no room for it
+    title: str
+    file: str = ""  # likewise
+
+
+class Icicle(Drawing, frozen=True, kw_only=True):
+    kind: ClassVar[str] = "icicle"
+    label: str = ""  # what the drawing is called
+    height: int
+    boxes: tuple[Box, ...]
+    left_out: tuple[str, ...]  # in words
+
+
+def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str = "") -> Icicle:
+    """One of ``trees`` that the page draws. Children stand side by side from their parent's start on; what is free at
+    its end is the parent's own."""
+    depth: list[int] = []
+    starts, taken = [0.0] * len(items), [0.0] * len(items)
+    for node, item in enumerate(items):
+        depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
+        if item.parent >= 0:
+            starts[node] = starts[item.parent] + taken[item.parent]
+            taken[item.parent] += item.width
+    shares = [item.width / (items[0].width or 1.0) for item in items]
+    shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
+    most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
+    widest = sorted((shares[node] for node in shallow), reverse=True)
+    # Of those as wide as the first that there is no room for none is drawn: a parent is never narrower than its child.
+    least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
+    drawn = [node for node in shallow if shares[node] >= least]
+    deeper, narrower = len(items) - len(shallow), len(shallow) - len(drawn)
+    left_out = (
+        f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
+        f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step" if narrower else "",
+    )
+    boxes = (
+        Box(
+            style=f"{items[node].style}{'' if shares[node] >= _WIDE else ' narrow'}",
+            x=of_width(starts[node] / (items[0].width or 1.0)),
+            y=ROW * depth[node],
+            width=of_width(shares[node]),
+            label=items[node].label if shares[node] >= _LABELLED else "",
+            file=items[node].file if shares[node] >= _WITH_FILE else "",
+            title=items[node].title,
+        )
+        for node in drawn
+    )
+    return Icicle(
+        label=label,
+        height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
+        boxes=tuple(boxes),
+        left_out=tuple(words for words in left_out if words),
+    )
+
 
 _NAME = 100  # characters of a name in a box's title, and of its place
 _FILE = 40  # of its file's name
@@ -57,12 +141,7 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             label = f"CPU stacks of {name}. {summary}"
             drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
-            entries = (
-                LegendEntry(kind=kind, letter="", name=name, meaning=meaning, family="f")
-                for kind, (name, meaning) in KINDS.items()
-                if kind in present
-            )
-            blocks.append(Legend(entries=tuple(entries)))
+            blocks.append(legend_of("f", *((kind, *words) for kind, words in KINDS.items() if kind in present)))
         blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
         if flame.top[: limits.host_rows]:
             title = "Functions by self time, as a table"
@@ -210,11 +289,7 @@ _COLOURS = (
     ("less1", _MINUS, f"at least {100 * SOME:.1f} % shorter"),
     ("less2", _MINUS, f"at least {100 * MUCH:.0f} %"),
 )
-DIFFERENCES = Legend(
-    entries=tuple(
-        LegendEntry(kind=kind, letter=sign, name=name, meaning="", family="d") for kind, sign, name in _COLOURS
-    )
-)
+DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 
 
 def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
@@ -277,7 +352,7 @@ def flame_difference_folds(
 
 def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
-    base, head = (_totals(flame, side) for side in (flame.base_self_ns, flame.head_self_ns))
+    base, head = (m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns))
     whole, made = (base[0] + head[0]) / 2 or 1.0, []
     for node, (before, after) in enumerate(zip(base, head, strict=True)):
         frame, style = flame.frame[node], style_of((after - before) / whole)
@@ -309,13 +384,6 @@ def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
     amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
     return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{amount}"
-
-
-def _totals(flame: m.FlameDifference, own_ns: Sequence[int]) -> list[int]:
-    totals = list(own_ns)
-    for node in range(len(totals) - 1, 0, -1):
-        totals[flame.parent[node]] += totals[node]
-    return totals
 
 
 def _ms(ns: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from kgprof import model as m
 from kgprof.render import compare_words
 from kgprof.render.escaping import clip, visible
-from kgprof.render.finding_groups import cost_order, failing, with_cost
+from kgprof.render.finding_list import cost_order, failing, with_cost
 from kgprof.wording import relative
 
 LIMIT = 10  # of each kind

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.render.escaping import one_line
 from kgprof.render.quantity import of_width
 from kgprof.render.sheet import Section, Sheet
-from kgprof.render.table import Block, Cell, Drawing, Table, missing, plain
+from kgprof.render.table import Block, Cell, Drawing, Table, View, missing, plain
 from kgprof.wording import plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
@@ -20,8 +21,7 @@ _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(View, frozen=True, kw_only=True):
     x: str
     y: float
     title: str
@@ -29,8 +29,7 @@ class Mark:
     worse: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Drawing):
+class Line(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "line"
     description: str
     height: int
@@ -74,17 +73,14 @@ def _verdict(found: m.History, worse: list[tuple[m.MetricHistory, int]], unsure:
     times = [each.against_first[-1] for each in found.metrics]
     last = next((one for one in times if one is not None and one.decides and one.time_of is not None), None)
     whole = f"{last.name} of {last.run.slug} {signed_percent(ratio(last) - 1)} from first to last" if last else ""
-    if not worse:
-        open_ = f"{unsure} of {plural(steps, 'change')} cannot be judged (see the table); " if unsure else ""
-        none = (
-            "no recording is surely worse than the one before"
-            if unsure
-            else "No recording is worse than the one before"
-        )
-        return f"{open_}{none}; {whole}" if whole else f"{open_}{none}"
-    metric, at = max(worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3))
-    step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
-    first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
+    first = "No recording is worse than the one before"
+    if worse:
+        metric, at = max(worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3))
+        step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
+        first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
+    elif unsure:
+        open_ = f"{unsure} of {plural(steps, 'change')} cannot be judged (see the table)"
+        first = f"{open_}; no recording is surely worse than the one before"
     return f"{first}; {whole}" if whole else first
 
 

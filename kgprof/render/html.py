@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from kgprof import model as m
-from kgprof.render import page, resources
-from kgprof.render.comment import blob
-from kgprof.render.embedded_profile import Share, packed
+from kgprof.render import page
+from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
 from kgprof.render.escaping import visible
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits
-from kgprof.render.run_order import importance
-from kgprof.render.trace_links import TraceFile, embedded, trace_links
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
+from kgprof.render.markdown import blob
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,20 +54,10 @@ _FIRST = replace(
     _SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15, source_rows=200, code_chars=24_000
 )
 _LESS = replace(_FIRST, other_rows=4, source_rows=60, code_chars=6_000)
-_BARE = replace(
-    _SHORT,
-    timelines=0,
-    flames=0,
-    flame_rows=0,
-    host_rows=0,
-    kernel_rows=0,
-    other_rows=0,
-    more_kernels=0,
-    source_rows=0,
-    code_chars=0,
-    name=200,
-    lines=50,
-)
+_LEAST = replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100)
+_PICTURES = ("timelines", "flames", "flame_rows", "source_rows", "code_chars")
+_ROWS = ("host_rows", "kernel_rows", "other_rows", "more_kernels")
+_BARE = replace(_SHORT, name=200, lines=50, **dict.fromkeys((*_PICTURES, *_ROWS), 0))
 LEVELS = (
     _FULL,
     _QUIET,
@@ -74,19 +66,8 @@ LEVELS = (
     replace(_FIRST, flame_rows=16, host_rows=10, other_rows=8, source_rows=120, code_chars=12_000),
     replace(_LESS, flame_rows=12, host_rows=5, kernel_rows=20),
     replace(_LESS, flame_rows=10, host_rows=0, kernel_rows=15),
-    replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100),
-    replace(
-        _LESS,
-        timelines=1,
-        flames=1,
-        flame_rows=8,
-        host_rows=0,
-        kernel_rows=6,
-        other_rows=2,
-        more_kernels=40,
-        name=300,
-        lines=100,
-    ),
+    _LEAST,
+    replace(_LEAST, timelines=1, flames=1, kernel_rows=6, other_rows=2, more_kernels=40),
     _BARE,
     replace(_BARE, carries=Share.NOTHING),
     replace(_BARE, carries=Share.NOTHING, findings=100, runs=50, name=120, lines=20),
@@ -188,11 +169,19 @@ def _first_that_fits(
     return best
 
 
+def directory(name: str) -> Traversable:
+    """The folder ``templates`` or ``fixtures``: a package when installed, beside the package in a checkout."""
+    try:
+        return resources.files(f"kgprof.{name}")
+    except ModuleNotFoundError:
+        return Path(__file__).resolve().parents[2] / name
+
+
 @cache
 def assets() -> tuple[str, str, str]:
     """The style sheet, the script without its comments and indentation, since every report carries it, and the policy:
     nothing may be loaded, and of inline code only these two texts may run."""
-    folder = resources.directory("templates") / "assets"
+    folder = directory("templates") / "assets"
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     lines = (line.strip() for line in script.splitlines())
     script = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
@@ -215,7 +204,7 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     return Environment(
-        loader=FileSystemLoader(str(resources.directory("templates"))),
+        loader=FileSystemLoader(str(directory("templates"))),
         # By default only names that end in .html are escaped, and ours end in .html.jinja.
         autoescape=select_autoescape(["html.jinja"]),
         undefined=StrictUndefined,

@@ -9,24 +9,24 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from xml.etree import ElementTree
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
-from kgprof.render.checked_rules import was_watched
 from kgprof.render.escaping import visible
-from kgprof.render.finding_groups import failing, where, with_cost
+from kgprof.render.finding_list import failing, where, with_cost
+from kgprof.render.rules_page import was_watched
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of the two."""
 
     run: str
@@ -111,40 +111,37 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
     if not profile.runs:
         yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
     if profile.gate is not None:
-        yield from _budgets(profile.gate)
+        gate = profile.gate
+        judged = gate.fail_on is not m.FailOn.NEVER
+        for budget in gate.budgets:
+            observed, limit = _plain(budget.observed), _plain(budget.limit)
+            exceeded = budget.status is m.BudgetStatus.EXCEEDED
+            over = f"{observed} {budget.unit} over the budget of {limit}" if exceeded else ""
+            yield Case(
+                run=budget.run.slug,
+                name=f"budget {budget.metric}",
+                properties=(
+                    ("value", observed),
+                    ("budget", limit),
+                    ("unit", budget.unit),
+                    ("accepted", str(budget.accepted)),
+                    ("origin", budget.origin),
+                ),
+                failure=over if judged else "",
+                error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
+                output="" if judged else over,
+            )
+        for entry in gate.accepted:
+            expired = entry.status is m.AcceptedStatus.EXPIRED and judged
+            place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
+            yield Case(
+                run=EVERY_RUN,
+                name=f"accepted {entry.rule} in {place}",
+                failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
+            )
     if profile.comparison is not None:
         yield from _metrics(profile, profile.comparison)
     yield from _rules(profile)
-
-
-def _budgets(gate: m.Gate) -> Iterable[Case]:
-    judged = gate.fail_on is not m.FailOn.NEVER
-    for budget in gate.budgets:
-        observed, limit = _plain(budget.observed), _plain(budget.limit)
-        exceeded = budget.status is m.BudgetStatus.EXCEEDED
-        over = f"{observed} {budget.unit} over the budget of {limit}" if exceeded else ""
-        yield Case(
-            run=budget.run.slug,
-            name=f"budget {budget.metric}",
-            properties=(
-                ("value", observed),
-                ("budget", limit),
-                ("unit", budget.unit),
-                ("accepted", str(budget.accepted)),
-                ("origin", budget.origin),
-            ),
-            failure=over if judged else "",
-            error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
-            output="" if judged else over,
-        )
-    for entry in gate.accepted:
-        expired = entry.status is m.AcceptedStatus.EXPIRED and judged
-        place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
-        yield Case(
-            run=EVERY_RUN,
-            name=f"accepted {entry.rule} in {place}",
-            failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
-        )
 
 
 def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:

@@ -1,18 +1,30 @@
-"""How much the page may hold, and the names that its parts share."""
+"""How much the page may hold, what it keeps of the runs longest when bytes are short, and the names that its parts
+share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from enum import IntEnum
 
-from kgprof.render.embedded_profile import Share
+import msgspec
+
+from kgprof import model as m
+from kgprof.measures.times import ranked
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
 MORE_KERNELS = 300  # and below it, in a line each
 FIRST_RUNS = 3  # the winner, the baseline and the runner-up: what others lose, these keep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Share(IntEnum):
+    """How much of the Profile a page carries; the order in which it gives way."""
+
+    NOTHING = 0
+    COMPARABLE = 1  # all that `kgprof compare` looks at
+    WHOLE = 2
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of each the page may hold. What is beyond is in report.json, and the page says so."""
 
     log_chars: int  # of all runs together
@@ -35,3 +47,20 @@ class Limits:
 def anchor(run_index: int) -> str:
     """Run names may hold anything, so anchors count."""
     return f"run-{run_index + 1}"
+
+
+def importance(runs: Sequence[m.RunReport]) -> tuple[int, ...]:
+    """Indices of the runs in the order in which a reader needs their details: the winner, the baseline, the runner-up,
+    then the others. Where nothing ranks them the one with the shortest step leads."""
+    found = ranked(runs)
+    fastest = [run.key for run, _ in found.runs] if found else []
+    base = [run.key for run in runs if run.is_baseline]
+    steps = sorted((run.step.median, at) for at, run in enumerate(runs) if isinstance(run.step, m.Spread))
+    keys = [*fastest[:1], *([] if fastest else [runs[at].key for _, at in steps[:1]]), *base, *fastest]
+    at = {run.key: index for index, run in reversed(list(enumerate(runs)))}
+    return tuple(dict.fromkeys([*(at[key] for key in keys), *range(len(runs))]))
+
+
+def kept(runs: Sequence[m.RunReport], most: int) -> frozenset[int]:
+    """Indices of the ``most`` important ones."""
+    return frozenset(importance(runs)[:most])

@@ -1,39 +1,221 @@
-"""A summary for a pull request: the verdict, three rows, the cause and the fix; everything else is folded."""
+"""A summary for a pull request: what a reviewer sees before anything is opened, a line of verdict, three rows,
+the cause and the fix; everything else is folded."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.measures.times import PER_STEP, over_rounds, per_unit
 from kgprof.render import (
     breakdown,
     compare_words,
-    contents,
     economics_table,
+    environment_facts,
     gate_table,
-    holistic_table,
+    kernel_table,
     memory_table,
-    next_steps,
-    origin_table,
     practices,
     region_table,
     roofline_table,
-    run_table,
     summary,
     trace_table,
 )
-from kgprof.render.checked_rules import checked_rules
-from kgprof.render.comment import ADDRESS, VERDICT, Front
-from kgprof.render.environment_facts import cores
-from kgprof.render.escaping import CELL, escaped
-from kgprof.render.finding_groups import Grouped, cost_order, failing, grouped
-from kgprof.render.not_measured import gathered
-from kgprof.render.quantity import DASH
-from kgprof.render.table import Block, Table, plain
+from kgprof.render.environment_facts import cores, gathered
+from kgprof.render.escaping import CELL, clip, escaped, one_line
+from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
+from kgprof.render.quantity import DASH, amount
+from kgprof.render.rules_page import checked_rules
+from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
+from kgprof.wording import figure, plural, relative
+
+ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
+VERDICT, _STATED, _NAMED = 220, 240, 60  # characters: of the first line, of cause and fix, of a name
+_ROWS = 3
+_SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
+_STATUS = {"attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
+# src/step.py:41, step(), .item(), mode='default', torch.where, fused.reduce-overhead, fused_add_3
+_CODE = re.compile(
+    r"(?<![\w/.])[\w./-]*\w\.py(?::\d+)?\b|\.?\b[A-Za-z_][\w.]*\([^()\s`]*\)|"
+    r"\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+(?:-\w+)*|\b[A-Za-z]\w*_\w+\b"
+)
+
+
+def blob(profile: m.Profile, source_url: str) -> str:
+    """What the address of a file of the repository begins with, at the commit that was measured; empty: not known."""
+    commit, dirty = profile.environment.git_commit, profile.environment.git_dirty
+    known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
+    return f"{source_url}/blob/{commit}/" if known else ""
+
+
+class Front:
+    """``source_url``: the repository's, from which a line of it can be linked at the commit that was measured."""
+
+    def __init__(self, profile: m.Profile, source_url: str = "") -> None:
+        self._profile = profile
+        self._blob = blob(profile, source_url)
+
+    def lines(self) -> Iterator[str]:
+        """Under 1,500 characters, whatever is in the Profile."""
+        profile, verdict = self._profile, self._profile.verdict
+        device = escaped(profile.environment.device_name, _NAMED)
+        yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
+        yield ""
+        status = "Regression" if profile.comparison and verdict.status == "failed" else _STATUS.get(verdict.status, "")
+        lead = f"{escaped(verdict.lead, _STATED)}; " if verdict.lead else ""
+        marked = f"**{status}:** " if status else ""
+        yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
+        yield ""
+        if rows := [*self._rows()]:
+            head, *others = rows
+            yield f"| {' | '.join(head)} |"
+            yield f"| {' | '.join((':--', *('--:' for _ in head[1:])))} |"
+            yield from (f"| {' | '.join(row)} |" for row in others)
+            yield ""
+        yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
+
+    def folded(self) -> str:
+        runs, findings = len(self._profile.runs), len(self._profile.findings)
+        return f"All details: {plural(runs, 'run')}, {plural(findings, 'finding')}"
+
+    # ---------------------------------------------------------------- three rows
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        profile = self._profile
+        if profile.comparison is not None:
+            yield "metric", "base", "head", "change"
+            for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
+                base, head = (compare_words.value(metric, side) for side in (metric.base, metric.head))
+                name = f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
+                change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
+                yield name, escaped(base, 30), escaped(head, 30), change
+        elif profile.gate is not None and profile.gate.budgets:
+            yield "budget", "limit", "observed", "status"
+            order_of = tuple(m.BudgetStatus)
+            for budget in sorted(profile.gate.budgets, key=lambda each: order_of.index(each.status))[:_ROWS]:
+                seen = budget.observed
+                observed = "–" if isinstance(seen, m.Skipped) else amount(seen, budget.unit)  # noqa: RUF001
+                name = f"{code(budget.metric, _NAMED, cell=True)} ({code(budget.run.slug, _NAMED, cell=True)})"
+                yield name, amount(budget.limit, budget.unit), observed, str(budget.status)
+        else:
+            yield from self._fastest()
+
+    def _fastest(self) -> Iterator[tuple[str, ...]]:
+        """The winner, the runner-up and the baseline, on what all of them have in common."""
+        sound = [run for run in self._profile.runs if not run.results_differ]
+        unit = per_unit(sound[0].unit) if sound else PER_STEP
+        whole = [(run, time) for run in sound if isinstance(time := over_rounds(run, unit) or run.per_unit, m.Spread)]
+        stepped = [(run, time) for run in sound if isinstance(time := over_rounds(run, PER_STEP) or run.step, m.Spread)]
+        timed, unit = (whole, unit) if len(whole) > 1 else (stepped, PER_STEP)
+        if not timed:
+            return
+        yield "run", unit.name, "speed-up", "first call"
+        ranked = sorted(timed, key=lambda each: each[1].median)
+        shown = [*ranked[:_ROWS]]
+        base = next((each for each in ranked if each[0].is_baseline), None)
+        if base is not None and base not in shown:
+            shown[-1] = base
+        for run, time in shown:
+            speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
+            if base is not None and not run.is_baseline and not isinstance(run.speedup, m.Skipped):
+                speedup = f"{figure(base[1].median / time.median)}×"
+            first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
+            starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
+            yield code(run.key.slug, _NAMED, cell=True), unit.bare(time.median), speedup, starts
+
+    # ---------------------------------------------------------------- why, and what to do
+
+    def _why(self) -> Iterator[tuple[str, str]]:
+        profile, found = self._profile, self._profile.comparison
+        if found is not None:
+            if found.causes:
+                cause = found.causes[0]
+                yield "Cause", self._stated(cause.rule, cause.text, cause.place)
+                yield "Fix", self._remedy(cause.rule)
+            return
+        if profile.actions:
+            action = profile.actions[0]
+            yield "Cause", self._stated(action.rule, f"{action.run.slug}: {action.text}", action.location)
+            yield "Fix", code(action.fix, _STATED) or prose(action.no_fix, _STATED) or self._remedy(action.rule)
+            return
+        fails = failing(profile)
+        order = (f for level in m.Level for f in profile.findings if f.level is level and not f.accepted)
+        worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
+        if worst is not None and worst.level is not m.Level.NOTE:
+            yield "Cause", self._stated(worst.rule, worst.alone, worst.location)
+            yield "Fix", code(worst.fix, _STATED) if worst.fix else self._remedy(worst.rule)
+
+    def _stated(self, rule: str, text: str, place: m.Location | None) -> str:
+        """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
+        named = f"{code(rule, _NAMED)} " if rule else ""
+        return f"{named}{self._place(place)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _STATED)}"
+
+    def _place(self, place: m.Location | None) -> str:
+        if place is None:
+            return ""
+        file = relative(place.file, self._profile.environment.source_root)
+        shown = code(f"{clip_left(file)}:{place.line}", _NAMED)
+        inside = not file.startswith(("/", "<", "~", "..")) and ":" not in file and len(file) <= 2 * _NAMED
+        if self._blob and inside:
+            return f"[{shown}]({self._blob}{quote(file)}#L{place.line}) "
+        return f"{shown} "
+
+    def _remedy(self, rule: str) -> str:
+        remedy = next((known.remedy for known in self._profile.rules if known.id == rule), "")
+        # As many of the first as there is room for; the first one always.
+        shown = ""
+        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", remedy):
+            if shown and len(shown) + len(sentence) + 1 > _STATED:
+                break
+            shown = f"{shown} {sentence}".strip()
+        return prose(shown, _STATED)
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def code(text: str, limit: int, *, cell: bool = False) -> str:
+    """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``: of a table."""
+    shown = one_line(text, limit, words=True)
+    if not shown or not set("`<>&@#").isdisjoint(shown):
+        return escaped(shown, limit)
+    whole = shown.removesuffix("\N{HORIZONTAL ELLIPSIS}")
+    return f"`{whole.replace('|', chr(92) + '|') if cell else whole}`{shown[len(whole) :]}"
+
+
+def prose(text: str, limit: int) -> str:
+    """A sentence of ours with what is code in it as code; all else means nothing to Markdown. It is cut between words,
+    outside of code."""
+    whole, done = one_line(text, 4 * limit), 0
+    shown = clip(_CODE.sub(lambda code: code[0].replace(" ", "_"), whole), limit, words=True)
+    end = len(shown) - (len(whole) > limit)
+    parts: list[str] = []
+    for found in _CODE.finditer(whole):
+        if found.end() <= end:
+            parts += [_plain(whole[done : found.start()], first=not parts), f"`{found[0]}`"]
+            done = found.end()
+    return "".join((*parts, _plain(whole[done:end] + shown[end:], first=not parts)))
+
+
+def _plain(text: str, *, first: bool) -> str:
+    """Escaped with the spaces around it; what steers only at the start of a line does not behind something else."""
+    inner = text.strip()
+    start = text.index(inner) if inner else len(text)
+    shown = escaped(inner, len(inner)) if first else escaped(f"x{inner}", len(inner) + 1)[1:]
+    return f"{text[:start]}{shown}{text[start + len(inner) :]}"
+
+
+def clip_left(file: str) -> str:
+    """The end of a long path, which tells more than its beginning."""
+    return file if len(file) <= _NAMED - 8 else f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
+
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 _RESERVE = 200  # for the lines that say what was cut
@@ -47,8 +229,7 @@ _ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     """Head and tail stand or fall together; rows are cut from the end."""
 
     head: tuple[str, ...]
@@ -88,8 +269,8 @@ class Markdown:
             *_compared(profile),
         ]
         if profile.actions and not compared:
-            shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in next_steps.lines(profile))
-            sections.append(_points(f"**{next_steps.TITLE}**", shown, "actions"))
+            shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in practices.next_steps(profile))
+            sections.append(_points(f"**{practices.NEXT_STEPS}**", shown, "actions"))
         sections += [_runs(profile), *_of_traces(profile)]
         if profile.gate is not None and profile.gate.budgets:
             limits = replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets))
@@ -175,7 +356,7 @@ def _runs(profile: m.Profile) -> Section:
         notes = (f"<sub>{escaped(note[0])}: {escaped(note[1], 600)}</sub>" for note in table.notes)
         return _tabled(table, "traces", words=2, tail=("", *notes))
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][:_METRICS]
-    table = run_table.run_table(profile.runs, shown, "", anchored=True)
+    table = summary.run_table(profile.runs, shown, "", anchored=True)
     return _tabled(table, "runs", tail=tuple(_lines(summary.footnotes(profile))))
 
 
@@ -308,12 +489,12 @@ def _details(profile: m.Profile) -> Iterable[Section]:
     if traced:
         lines = (f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
         yield _points("**Source lines of the kernels**", lines, "runs")
-    if checks := holistic_table.compared(profile.runs):
+    if checks := trace_table.hta_checks(profile.runs):
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
         reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
         title = "**Cross-check with HTA** (HolisticTraceAnalysis; difference = HTA minus kgprof)"
-        lines = (f"{escaped(run.key.slug)}: {escaped(holistic_table.sentence(check), 600)}" for run, check in checks)
+        lines = (f"{escaped(run.key.slug)}: {escaped(trace_table.hta_sentence(check), 600)}" for run, check in checks)
         yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
     compiled = (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, trace_table.IN_TEXT)),
@@ -324,17 +505,17 @@ def _details(profile: m.Profile) -> Iterable[Section]:
         if blocks:
             yield _behind(title, _lines(blocks))
     if columns := memory_table.columns(profile.runs):
-        table = run_table.run_table(profile.runs, columns, "")
+        table = summary.run_table(profile.runs, columns, "")
         yield _tabled(table, "runs", title=("**Syncs and memory**", ""))
 
 
 def _origin(kernels: m.KernelBreakdown, root: str) -> str:
     """What is known, the lines of the largest kernel that has any, why the device was idle, and the host's step."""
-    said = [origin_table.known(kernels)]
+    said = [kernel_table.known_lines(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
         more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
-        said.append(f"largest kernel with lines: {origin_table.place(largest.lines[0], root)}{more}")
-    return "; ".join((*said, *origin_table.sentences(kernels)))
+        said.append(f"largest kernel with lines: {kernel_table.place(largest.lines[0], root)}{more}")
+    return "; ".join((*said, *kernel_table.sentences(kernels)))
 
 
 def _roofline(profile: m.Profile) -> Iterable[Section]:
@@ -375,7 +556,7 @@ def _folded(profile: m.Profile) -> Iterable[Section]:
 
 def _last(profile: m.Profile) -> tuple[Section, Section]:
     """What a reader should know before this is shown to others, and how it was made."""
-    held = (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in contents.facts(profile))
+    held = (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in environment_facts.contents(profile))
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (
@@ -388,4 +569,4 @@ def _last(profile: m.Profile) -> tuple[Section, Section]:
     )
     command = f"<sub>Reproduce: {escaped(shlex.join(profile.command), 600)}</sub>"
     made = Section(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
-    return _behind(contents.TITLE, held), made
+    return _behind(environment_facts.CONTENTS, held), made

@@ -1,13 +1,19 @@
-"""What a run reads back in a step, and how much memory it takes: the same cells for every renderer."""
+"""What a run reads back in a step, and how much memory it takes: the same cells for every renderer, and a curve over
+one step, or why there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
 
 from kgprof import model as m
-from kgprof.render.quantity import ratio, size
+from kgprof.render.escaping import one_line
+from kgprof.render.limits import Limits, anchor, kept
+from kgprof.render.plot import Axis, Plot, Shape, bar, plot
+from kgprof.render.quantity import count, figure, milliseconds, ratio, size
 from kgprof.render.summary import RunColumn
-from kgprof.render.table import Cell, known, number
+from kgprof.render.table import Block, Cell, Fold, known, number, plain
 from kgprof.wording import plural
 
 
@@ -56,67 +62,101 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _syncs(memory: m.MemorySummary) -> Cell:
-    alone = len(memory.warm_up_reads)
-    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
-    return number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up)
-
-
-def _peak(name: str) -> Callable[[m.MemorySummary], Cell]:
-    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
-    return lambda memory: known(memory.peaks, lambda peaks: peak_cell(name, peaks))
+def _sized(value: int | m.Skipped, *details: str) -> Cell:
+    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
 
 
 def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
+    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
     held = getattr(peaks, f"{name}_before_bytes", None)
-    details = (f"{size(held)} before",) if isinstance(held, int) else ()
-    peak: int | m.Skipped = getattr(peaks, f"{name}_bytes")
-    return known(peak, lambda value: Cell(size(value), details=details, value=float(value)))
+    return _sized(getattr(peaks, f"{name}_bytes"), *((f"{size(held)} before",) if isinstance(held, int) else ()))
 
 
-def _pools(memory: m.MemorySummary) -> Cell:
-    def cell(peaks: m.MemoryPeaks) -> Cell:
-        inside = (f"{size(peaks.graph_pool_allocated_bytes)} allocated",)
-        return known(peaks.graph_pool_bytes, lambda pool: Cell(size(pool), inside, value=float(pool)))
-
-    return known(memory.peaks, cell)
-
-
-def _bytes_of(name: str) -> Callable[[m.MemorySummary], Cell]:
-    def cell(memory: m.MemorySummary) -> Cell:
-        value: int | m.Skipped = getattr(memory, name)
-        return known(value, lambda shown: Cell(size(shown), value=float(shown)))
-
-    return cell
-
-
-def _of_eager(memory: m.MemorySummary) -> Cell:
+def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
+    """In the order of _TITLES."""
+    alone, peaks = len(memory.warm_up_reads), memory.peaks
+    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
-    return known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times))
+    return (
+        number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
+        *(known(peaks, partial(peak_cell, name)) for name in ("allocated", "reserved", "resident")),
+        known(peaks, lambda p: _sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated")),
+        _sized(memory.taken_bytes),
+        known(memory.over_eager_bytes, lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over))),
+        known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times)),
+        _sized(memory.budget_bytes),
+    )
 
 
-def _over_eager(memory: m.MemorySummary) -> Cell:
-    of = (memory.over_eager_of,)
-    return known(memory.over_eager_bytes, lambda over: Cell(signed(over), details=of, value=float(over)))
+_TITLES = {
+    "syncs/step": "MEMORY: GPU syncs, mean over the observed steps",
+    "peak allocated": "MEMORY: CUDA's caching allocator; below it what was allocated before the steps",
+    "peak reserved": "MEMORY: reserved from the driver by CUDA's caching allocator",
+    "peak resident": "MEMORY: whole process; below it what was resident before the steps",
+    "CUDA-graph pools": "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps",
+    "taken": "MEMORY: peak allocated plus what CUDA-graph pools keep",
+    "over eager": "this run's peak minus that of the same strategy in mode eager",
+    "efficiency": "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else "
+    "high",
+    "budget per model": "the peak plus 25 % for unseen peaks; N models need N times as much",
+}
 
 
-_SYNCS = "MEMORY: GPU syncs, mean over the observed steps"
-_ALLOCATED = "MEMORY: CUDA's caching allocator; below it what was allocated before the steps"
-_RESERVED = "MEMORY: reserved from the driver by CUDA's caching allocator"
-_RESIDENT = "MEMORY: whole process; below it what was resident before the steps"
-_POOLS = "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps"
-_TAKEN = "MEMORY: peak allocated plus what CUDA-graph pools keep"
-_OF_EAGER = "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else high"
-_BUDGET = "the peak plus 25 % for unseen peaks; N models need N times as much"
-_OVER_EAGER = "this run's peak minus that of the same strategy in mode eager"
-COLUMNS = (
-    RunColumn(name="syncs/step", title=_SYNCS, cell=lambda run: known(run.memory, _syncs)),
-    RunColumn(name="peak allocated", title=_ALLOCATED, cell=lambda run: known(run.memory, _peak("allocated"))),
-    RunColumn(name="peak reserved", title=_RESERVED, cell=lambda run: known(run.memory, _peak("reserved"))),
-    RunColumn(name="peak resident", title=_RESIDENT, cell=lambda run: known(run.memory, _peak("resident"))),
-    RunColumn(name="CUDA-graph pools", title=_POOLS, cell=lambda run: known(run.memory, _pools)),
-    RunColumn(name="taken", title=_TAKEN, cell=lambda run: known(run.memory, _bytes_of("taken_bytes"))),
-    RunColumn(name="over eager", title=_OVER_EAGER, cell=lambda run: known(run.memory, _over_eager)),
-    RunColumn(name="efficiency", title=_OF_EAGER, cell=lambda run: known(run.memory, _of_eager)),
-    RunColumn(name="budget per model", title=_BUDGET, cell=lambda run: known(run.memory, _bytes_of("budget_bytes"))),
-)
+def _cell(at: int, run: m.RunReport) -> Cell:
+    return known(run.memory, lambda memory: _cells(memory)[at])
+
+
+COLUMNS = tuple(RunColumn(name, title, partial(_cell, at)) for at, (name, title) in enumerate(_TITLES.items()))
+_MIB = 2**20
+
+
+def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+    """A reason that all runs share stands once."""
+    reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
+    if len(reasons) == len(runs) and len(set(reasons)) == 1:
+        return (f"Memory over a step is not drawn: {one_line(reasons[0], limits.name)}.",)
+    folds, drawn = list[Block](), kept(runs, limits.timelines)
+    for index, run in enumerate(runs):
+        name, curve, caption, blocks = one_line(run.key.slug, limits.name), run.memory_curve, "", list[Block]()
+        if isinstance(curve, m.Skipped):
+            blocks.append(f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}.")
+        elif index not in drawn:
+            blocks.append("Memory over a step is left out of this page to keep it small; report.json holds it.")
+        else:
+            caption = (
+                f"{one_line(curve.step, limits.name)}, {milliseconds(curve.duration_us)} ms, the median of "
+                f"{plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
+            )
+            blocks.append(_curve(curve, name))
+            figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
+            cells = (one_line(curve.device, limits.name), *(size(each) for each in figures), count(curve.events))
+            headings = ("device", "before the step", "peak", "after it", "allocations and frees")
+            blocks.append(plain(f"Memory of {name} over a step", headings, (cells,), style=""))
+            if curve.device == "cpu":
+                blocks.append("On a CPU, memory counts from the start of the trace: parameters are not in it.")
+        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
+    return tuple(folds)
+
+
+def _curve(curve: m.MemoryCurve, name: str) -> Plot:
+    levels = [curve.before_bytes, *curve.allocated_bytes]
+    low, high = min(levels) / _MIB, max(curve.peak_bytes, *levels) / _MIB
+    # From zero, unless what changes would be a ripple on what is always held.
+    start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
+    x, y = Axis(low=0.0, high=curve.duration_us), Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
+    moments = (0.0, *curve.at_us, curve.duration_us)
+    shapes = []
+    for (at, until), held in zip(pairwise(moments), levels, strict=True):
+        mib = held / _MIB
+        title = f"{size(held)} from {figure(at)} \N{MICRO SIGN}s"
+        path = bar(x.x(at), x.x(until) - x.x(at), y.y(mib), y.y(start) - y.y(mib))
+        shapes.append(Shape(style="p-bar", path=path, title=title))
+    return plot(
+        f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at most "
+        f"{size(curve.peak_bytes)}; the table below has the figures",
+        shapes,
+        x=x,
+        y=y,
+        x_name="time in the step, \N{MICRO SIGN}s",
+        y_name=f"allocated on {curve.device}, MiB",
+    )

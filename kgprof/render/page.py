@@ -8,52 +8,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
     compare_words,
     compile_table,
-    contents,
     economics_table,
     environment_facts,
-    evaluation_table,
     gate_table,
-    holistic_table,
     kernel_table,
     memory_table,
-    not_measured,
-    origin_table,
-    phase_table,
+    plot,
     practices,
-    recompile_table,
     region_table,
     roofline_table,
-    run_table,
     source_view,
-    step_chart,
     summary,
     timeline_chart,
     trace_table,
 )
-from kgprof.render.break_even_chart import break_even_plots
-from kgprof.render.checked_rules import checked_rules
 from kgprof.render.compare_part import compare_part
-from kgprof.render.embedded_profile import Packed
+from kgprof.render.economics_table import break_even_plots
+from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
+from kgprof.render.environment_facts import logs
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
-from kgprof.render.first_screen import FirstScreen, first_screen
+from kgprof.render.first_screen import first_screen
 from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor
-from kgprof.render.log_text import logs
-from kgprof.render.memory_chart import memory_folds
+from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor, importance, kept
+from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
-from kgprof.render.run_order import importance, kept
-from kgprof.render.table import Facts, bounded
-from kgprof.render.trace_links import TraceFile, TraceLink, trace_links
+from kgprof.render.rules_page import checked_rules
+from kgprof.render.table import Facts, View, bounded
 from kgprof.wording import plural
 
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive
@@ -76,8 +67,7 @@ REASONS = 3  # below the verdict: the findings follow on the same page, and the 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     """``anchor`` is also the name of the partial that lays out the content."""
 
     anchor: str
@@ -87,8 +77,7 @@ class Section:
     content: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(View, frozen=True, kw_only=True):
     profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
     workload: str
     heading: str
@@ -102,7 +91,7 @@ class Page:
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
-    first: FirstScreen
+    first: Mapping[str, object]  # the first screen
     runs: tuple[tuple[str, str], ...]  # anchor and name, in the order in which a reader needs them
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
@@ -218,7 +207,7 @@ def _sections(
     lines = sum(group.total for group in found.groups)  # as they are shown: one in several runs once
     findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
     if profile.comparison is not None:
-        compared = {"compare": compare_part(profile, found.anchors, limits)}
+        compared = bounded(compare_part(profile, profile.comparison, found.anchors, limits), limits)
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
     if gate is not None:
         backend, fails_on = gate_table.backend_words(gate), gate_table.FAILS_ON[gate.fail_on]
@@ -230,8 +219,8 @@ def _sections(
     # Without times the table is worth its room only for how a run ended or what is noted on it.
     elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
         yield _results(profile, limits)
-        if step_chart.timed_steps(profile.runs):
-            steps = {"folds": step_chart.step_time_folds(profile.runs[: limits.runs], limits)}
+        if plot.timed_steps(profile.runs):
+            steps = {"folds": plot.step_time_folds(profile.runs[: limits.runs], limits)}
             yield _section(limits, "steps", "Step times", as_it_is=steps)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
@@ -252,7 +241,9 @@ def _sections(
     if not files:
         yield _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)})
     inside = {"links": links, "packed": bool(own.text)}
-    yield _section(limits, "contents", contents.TITLE, facts=contents.facts(profile), as_it_is=inside)
+    yield _section(
+        limits, "contents", environment_facts.CONTENTS, facts=environment_facts.contents(profile), as_it_is=inside
+    )
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -272,10 +263,10 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
-    notes = (*run_table.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
-    strategies = run_table.strategies(profile)[: limits.lines]
-    table, alike = run_table.without_constants(
-        run_table.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
+    notes = (*summary.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
+    strategies = summary.strategies(profile)[: limits.lines]
+    table, alike = summary.without_constants(
+        summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
     return _section(
         limits,
@@ -286,7 +277,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=(*notes, Facts(strategies)) if strategies else notes,
-        evaluation=evaluation_table.evaluation_folds(profile.unit.plural, runs, limits),
+        evaluation=summary.evaluation_folds(profile.unit.plural, runs, limits),
     )
 
 
@@ -297,8 +288,8 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=origin_table.device_folds(runs, limits),
-        phases=phase_table.phase_table(runs),
+        devices=kernel_table.device_folds(runs, limits),
+        phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
     )
@@ -348,8 +339,8 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             table=compile_table.compile_table(runs),
             scale_s=figure(compile_table.bar_scale_s(runs)),
             stages=compile_table.stage_table(runs),
-            recompiled=recompile_table.recompile_summary(runs),
-            recompiles=recompile_table.recompile_blocks(runs, root, limits),
+            recompiled=compile_table.recompile_summary(runs),
+            recompiles=compile_table.recompile_blocks(runs, root, limits),
             folds=compile_table.compilation_folds(runs, limits),
             tuning=region_table.tuning_blocks(runs, limits),
         )
@@ -359,7 +350,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
     columns, over_a_step = memory_table.columns(profile.runs), memory_folds(runs, limits)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
-        table = run_table.run_table(runs, columns, "Syncs and memory per run")
+        table = summary.run_table(runs, columns, "Syncs and memory per run")
         known = {"curves": over_a_step, "measured": bool(columns)}
         contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
@@ -371,7 +362,7 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
 
 def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
     runs, options = profile.runs[: limits.runs], profile.options
-    gaps = not_measured.gap_table(profile.omissions, limits)
+    gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
@@ -385,7 +376,7 @@ def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: 
             "Profiling overhead",
             table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
         )
-    if checks := holistic_table.holistic_folds(runs, limits):
+    if checks := trace_table.holistic_folds(runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 
 

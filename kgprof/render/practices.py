@@ -1,18 +1,19 @@
-"""The checklist and the trade-offs, in the order and the words that every renderer uses."""
+"""What to do next, at most three things; the checklist and the trade-offs: in the order and the words that every
+renderer uses."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure
-from kgprof.render.table import Fact, timed
+from kgprof.render.quantity import DASH, duration, figure
+from kgprof.render.table import Fact, View, timed
+from kgprof.wording import relative
 
 # In the order in which they are shown.
 STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_OBSERVED)
@@ -23,8 +24,7 @@ MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}  # of a trade-off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Practice:
+class Practice(View, frozen=True, kw_only=True):
     status: m.PracticeStatus
     mark: str
     title: str
@@ -32,8 +32,7 @@ class Practice:
     anchors: tuple[str, ...]  # of the findings that speak against it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighing:
+class Weighing(View, frozen=True, kw_only=True):
     verdict: str
     text: str
     place: Place | None
@@ -102,3 +101,34 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
         )
         weighed.append(weighing)
     return tuple(weighed)
+
+
+NEXT_STEPS = "What to do next"
+
+
+def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
+    """Of each action what happens, what to do, and what that saves at most."""
+    for action in profile.actions:
+        amount, share, how = _saves(action)
+        bound = f"saves at most {amount} ({', '.join(part for part in (share, how) if part)})"
+        saves = bound if isinstance(action.saves, m.Saving) else f"saves: {amount} ({how})"
+        yield f"{action.text} ({', '.join(_about(profile, action))})", _what(profile, action), saves
+
+
+def _what(profile: m.Profile, action: m.Action) -> str:
+    """Code where there is any, else what the rule says."""
+    return action.fix or action.no_fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+
+
+def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
+    place = action.location
+    where = (f"{relative(place.file, profile.environment.source_root)}:{place.line}",) if place else ()
+    return (action.run.slug, action.rule, *where)
+
+
+def _saves(action: m.Action) -> tuple[str, str, str]:
+    """How much, its share of the step (empty where that is not known), and what the bound is made of or why none is."""
+    if isinstance(action.saves, m.Skipped):
+        return "not known", "", action.saves.reason
+    share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"
+    return f"{duration(action.saves.us_per_step)} per step", share, action.saves.how

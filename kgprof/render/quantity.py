@@ -1,8 +1,11 @@
-"""Numbers as people read them: three significant digits, thousands separators, the unit said by the caller's column."""
+"""Numbers as people read them: three significant digits, thousands separators, the unit said by the caller's column;
+and how far samples lie apart, only as much as their number can carry."""
 
 from __future__ import annotations
 
+from kgprof import model as m
 from kgprof.wording import figure as figure
+from kgprof.wording import plural
 
 DASH = "\N{EN DASH}"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -64,3 +67,34 @@ def amount(value: float, unit: str) -> str:
 def of_width(share: float) -> str:
     """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
     return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
+
+
+FEWEST_FOR_A_RANGE = 3  # samples
+FEWEST_FOR_PERCENTILES = 10  # below it p10 and p90 are nothing but interpolation: the extremes are shown, and named
+EXTREMES = "min\N{EN DASH}max"
+
+
+def ranged(time: m.Spread, scale: float = 1.0) -> str:
+    """Empty where there are too few samples for any range."""
+    if time.samples < FEWEST_FOR_A_RANGE:
+        return ""
+    enough = time.samples >= FEWEST_FOR_PERCENTILES
+    low, high = (time.p10, time.p90) if enough else (time.minimum, time.maximum)
+    return span(figure(low * scale), figure(high * scale))
+
+
+def sampled(time: m.Spread) -> str:
+    """The number of samples, and what the range is of where it is not p10 to p90."""
+    if time.samples < FEWEST_FOR_A_RANGE:
+        return plural(time.samples, "sample")
+    said = f"n = {count(time.samples)}"
+    return said if time.samples >= FEWEST_FOR_PERCENTILES else f"{said}, {EXTREMES}"
+
+
+def of_speedup(speedup: m.Speedup) -> str:
+    """Its range, or why there is none."""
+    if isinstance(speedup.low, m.Skipped):
+        return speedup.low.reason
+    if isinstance(speedup.high, m.Skipped):
+        return speedup.high.reason
+    return span(figure(speedup.low), figure(speedup.high))

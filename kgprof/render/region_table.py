@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from kgprof import model as m
 from kgprof.render import breakdown
-from kgprof.render.chart import broken_down
+from kgprof.render.breakdown import broken_down
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, percent, ratio, size

@@ -23,7 +23,7 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.render import compare_words
 from kgprof.render.escaping import visible
-from kgprof.render.finding_groups import with_cost
+from kgprof.render.finding_list import with_cost
 from kgprof.wording import relative
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

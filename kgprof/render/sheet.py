@@ -5,10 +5,8 @@ Texts may come from anybody: each printer makes them visible, on one line, and e
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kgprof import model as m
@@ -16,24 +14,22 @@ from kgprof._version import __version__
 from kgprof.render.escaping import escaped, one_line, visible
 from kgprof.render.html import assets, environment
 from kgprof.render.page import SYMBOLS
-from kgprof.render.table import Block, Drawing, Facts, Fold, Table, terminal
+from kgprof.render.table import Block, Drawing, Facts, Fold, Table, View, terminal
 from kgprof.render.table import markdown as table_lines
-from kgprof.render.text import STATUS_STYLES, WIDTH, document, new_console, say
+from kgprof.render.text import STATUS_STYLES, WIDTH, new_console, printed, say
 
 TEMPLATE = "sheet.html.jinja"
 _TEXT = 2_000  # characters of a sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code(Drawing):
+class Code(Drawing, frozen=True, kw_only=True):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(View, frozen=True, kw_only=True):
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""
@@ -44,8 +40,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(View, frozen=True, kw_only=True):
     """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine, versions and date."""
 
     title: str
@@ -113,9 +108,7 @@ def text(sheet: Sheet, *, color: bool = False, width: int = WIDTH) -> str:
         if section.intro:
             say(console, section.intro)
         _print(section.blocks, console.print, lambda line: say(console, line))
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return document(line.rstrip() for line in file.getvalue().splitlines())
+    return printed(console)
 
 
 def _print(blocks: Sequence[Block], put: Callable[[object], None], sentence: Callable[[str], None]) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.render.escaping import clip, one_line, visible
-from kgprof.render.limits import FIRST_RUNS, Limits, anchor
+from kgprof.render.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.render.quantity import count, duration, figure, size
-from kgprof.render.run_order import kept
+from kgprof.render.table import View
 from kgprof.wording import plural, relative
 
 _AROUND = 3  # lines shown before and after one with figures
@@ -30,8 +30,7 @@ class _Line:
     rules: dict[str, str] = field(default_factory=dict)  # the anchor of a rule's first finding here
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLine:
+class SourceLine(View, frozen=True, kw_only=True):
     """``number`` is empty where lines were left out; ``code`` is None where the text is not known."""
 
     number: str = ""
@@ -40,15 +39,13 @@ class SourceLine:
     findings: tuple[tuple[str, str], ...] = ()  # rule and anchor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
+class SourceFile(View, frozen=True, kw_only=True):
     name: str
     caption: str
     lines: tuple[SourceLine, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(View, frozen=True, kw_only=True):
     """A graph, or its code."""
 
     title: str
@@ -56,8 +53,7 @@ class Compiled:
     more: str  # how much is left out, and where the whole is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOfRun:
+class SourceOfRun(View, frozen=True, kw_only=True):
     anchor: str
     run: str
     columns: tuple[str, ...]

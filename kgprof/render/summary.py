@@ -1,17 +1,18 @@
-"""One line per run, as text: the table that every renderer for people shows, so that they cannot disagree."""
+"""One line per run, as text: the table that every renderer for people shows, so that they cannot disagree; how each run
+ended, and what its evaluation came to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.quantity import count, figure, fixed, percent, ratio
-from kgprof.render.spread import of_speedup
-from kgprof.render.table import Cell, known, missing, number, timed
+from kgprof.render.limits import Limits, anchor
+from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
+from kgprof.render.table import Cell, Column, Fact, Facts, Fold, Row, Small, Table, known, missing, number, plain, timed
 from kgprof.wording import plural
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
@@ -26,8 +27,7 @@ _RESULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunColumn:
+class RunColumn(msgspec.Struct, frozen=True):
     """A figure that each run may have."""
 
     name: str
@@ -292,3 +292,148 @@ def _dropped(run: m.RunReport) -> Cell:
     total = sum(tally.count for tally in dropped)
     details = tuple(f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count)
     return Cell(count(total), details=details, value=float(total))
+
+
+def run_table(runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: str, *, anchored: bool = False) -> Table:
+    """``anchored``: links to a run lead to this table, and it says how a run ended."""
+    figures = []
+    for column in shown:
+        cells = [column.cell(run) for run in runs]
+        scale = max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0)
+        if column.bar and scale and len(runs) > 1:
+            cells = [cell if cell.value is None else replace(cell, bar=cell.value / scale) for cell in cells]
+        figures.append(cells)
+    rows = []
+    for index, run in enumerate(runs):
+        ending = ended(run) if anchored else ""
+        tags = (Small((run.key.mode,), "mode"), *((Small(("baseline",), "tag"),) if run.is_baseline else ()))
+        head = Cell(run.key.strategy, name=run.key.slug, below=tags, details=(ending,) if ending else ())
+        rows.append(
+            Row(
+                cells=(head, *(cells[index] for cells in figures)),
+                anchor=anchor(index) if anchored else "",
+                style="dead" if ending else "",
+            )
+        )
+    return Table(
+        label=label,
+        columns=(
+            Column("run", style="strategy"),
+            *(Column(column.name, title=column.title, details=column.details) for column in shown),
+        ),
+        rows=tuple(rows),
+        style="results sortable",
+    )
+
+
+def without_constants(table: Table) -> tuple[Table, str]:
+    """Columns in which all of several runs have the same go into one line: "finished 7,040/7,040 (in 188 steps)"."""
+    if len(table.rows) < 2:
+        return table, ""
+    constant = []
+    for at, column in enumerate(table.columns[1:], start=1):
+        shown = {(cell.text, cell.details, cell.measured, cell.wrong) for cell in (row.cells[at] for row in table.rows)}
+        if len(shown) == 1 and (cell := table.rows[0].cells[at]).measured and not cell.wrong and not cell.bar:
+            details = f" ({', '.join(cell.details)})" if cell.details else ""
+            constant.append((column.name, f"{column.name} {cell.text}{details}"))
+    if not constant:
+        return table, ""
+    gone = {name for name, _ in constant}
+    names = [column.name for column in table.columns if column.name not in gone]
+    return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
+
+
+def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+    return tuple((run.key.slug, note) for run in runs for note in run.notes)
+
+
+def strategies(profile: m.Profile) -> tuple[Fact, ...]:
+    """What each strategy that ran computes differently, in the workload's own words."""
+    ran = {run.key.strategy for run in profile.runs}
+    return tuple(
+        Fact(name=strategy.name, value=strategy.summary)
+        for strategy in profile.strategies
+        if strategy.name in ran and strategy.summary
+    )
+
+
+_COLUMNS = 16  # of metrics, and of what tells them apart
+
+
+def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+    """What became of the units of work, every metric, and the settings; of these what the workload declares."""
+    tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
+    folds = []
+    if tallied.rows:
+        folds.append(Fold(f"Outcomes of the {units}", blocks=(tallied,)))
+    if measured.rows:
+        # How to read them, as the workload says it.
+        notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
+        shown = tuple(notes)[: limits.lines]
+        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured)))
+    if declared:
+        folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),)))
+    return tuple(folds)
+
+
+def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
+    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
+
+
+def outcomes(runs: Sequence[m.RunReport]) -> Table:
+    """Every tally of every run; what was left out, and what is wrong, behind the number of steps."""
+    evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
+    last = (m.TallyKind.DROPPED, m.TallyKind.FAULT)
+    tallies = {tally.name: tally for _, evaluation in evaluated for tally in evaluation.tallies}
+    first, behind = ([t for t in tallies.values() if (t.kind in last) is wanted] for wanted in (False, True))
+    rows = []
+    for run, evaluation in evaluated:
+        counts = {tally.name: tally.count for tally in evaluation.tallies}
+        before, after = ([counts.get(tally.name, 0) for tally in side] for side in (first, behind))
+        rows.append((run.key.slug, *map(count, (evaluation.units, *before, evaluation.steps, *after))))
+    words = [[tally.heading or tally.name for tally in side] for side in (first, behind)]
+    units = evaluated[0][0].unit.plural if evaluated else ""
+    return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)
+
+
+def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+    """One row for each group of metrics; runs with the same figures share their rows."""
+    evaluations = [(run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)]
+    every = [metric for _, metrics in evaluations for metric in metrics]
+    labels = list(dict.fromkeys(metric.label for metric in every))[:_COLUMNS]
+    keys = list(dict.fromkeys(key for metric in every for key in metric.group))[:_COLUMNS]
+    averaged = next((metric.over_what for metric in every if metric.over), "")
+    by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for run, metrics in evaluations:
+        grouped: dict[tuple[str, ...], dict[str, m.Metric]] = {}
+        for metric in metrics:
+            grouped.setdefault(tuple(metric.group.get(key, "") for key in keys), {})[metric.label] = metric
+        figures = tuple(
+            (
+                *group,
+                *((count(max(metric.over for metric in row.values())),) if averaged else ()),
+                *(metric_value(row[label]) if label in row else "" for label in labels),
+            )
+            for group, row in list(grouped.items())[: limits.lines]
+        )
+        if figures:
+            by_figures.setdefault(figures, []).append(run.key.slug)
+    rows = []
+    for figures, names in by_figures.items():
+        others = f"{names[0]} and {len(names) - 1} others with the same values"
+        rows += [(", ".join(names) if len(names) < 4 else others, *group) for group in figures]
+    headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
+    return plain("Metrics of the evaluation", headings, rows)
+
+
+def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
+    """Once where all runs agree, else each value with its runs."""
+    values: dict[str, dict[str, list[str]]] = {}
+    for run, evaluation in _evaluated(runs):
+        for name, value in evaluation.settings.items():
+            values.setdefault(name, {}).setdefault(value, []).append(run.key.slug)
+    facts = []
+    for name, by_value in list(values.items())[: limits.lines]:
+        each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+        facts.append(Fact(name=name, value=next(iter(by_value)) if len(by_value) == 1 else each))
+    return tuple(facts)

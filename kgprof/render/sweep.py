@@ -1,4 +1,5 @@
-"""The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns, what is missing."""
+"""The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns, what is missing; the
+correctness ladder, the policies for varying sizes, and a start with shipped caches."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from kgprof import model as m
 from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.render.quantity import duration, figure, percent, ratio, size
 from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.table import Block, Cell, Fold, Table, known, missing, number, plain, timed
+from kgprof.render.table import Block, Cell, Fold, Row, Table, known, missing, number, plain, row, timed, whole
 from kgprof.wording import plural, short
 
 _STAGES = ("capture_s", "frontend_s", "scheduling_s", "code_generation_s", "machine_code_s", "caching_s")
@@ -24,9 +25,28 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
     codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
     code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
+
+    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
+        if isinstance(found, m.Skipped):
+            return tuple(missing(found) for _ in _STAGES)
+        return tuple(number(getattr(found, name)) for name in _STAGES)
+
+    rows: list[tuple[Cell | str, ...]] = [
+        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
+        for each in _measured(sweep)
+    ]
+    headings = ("cell", "cold s", "warm s", "reset s")
+    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
         Section(title="Recommended mode", blocks=(*code, _cells(sweep))),
-        Section(title="Cost of compiling", blocks=(_starts(sweep), *_consistency(sweep)), intro=_STARTING),
+        Section(
+            title="Cost of compiling",
+            blocks=(
+                plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows),
+                *_consistency(sweep),
+            ),
+            intro=_STARTING,
+        ),
         Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
@@ -128,21 +148,6 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
     return missing(value)
 
 
-def _starts(sweep: m.Sweep) -> Table:
-    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
-        if isinstance(found, m.Skipped):
-            return tuple(missing(found) for _ in _STAGES)
-        return tuple(number(getattr(found, name)) for name in _STAGES)
-
-    rows: list[tuple[Cell | str, ...]] = [
-        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
-        for each in _measured(sweep)
-    ]
-    headings = ("cell", "cold s", "warm s", "reset s")
-    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
-    return plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows)
-
-
 def _consistency(sweep: m.Sweep) -> Iterator[str]:
     """How far cold starts of one cell lie apart."""
     for each in sweep.worth:
@@ -199,3 +204,207 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
                 blocks.append(Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),)))
     if blocks:
         yield Section(title="Not measured", blocks=tuple(blocks))
+
+
+_TENSORS = 8  # of a rung, in its fold
+_ADDS = {
+    m.Rung.FLOAT64: "all in float64",
+    m.Rung.EAGER: "no compiler",
+    m.Rung.CAPTURE: "Dynamo",
+    m.Rung.FUNCTIONALISATION: "AOTAutograd",
+    m.Rung.DECOMPOSITION: "Inductor's decompositions, partitioner",
+    m.Rung.CODE_GENERATION: "Inductor's kernels",
+}
+_HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
+_RULE = (
+    "Each rung adds one stage of torch.compile, in a fresh process with the same seed. A tensor differs if an "
+    "element is further from float64 than torch.testing's tolerance for its dtype plus 3× eager's largest error (8× "
+    "for at most 500 elements, 10× for at most 10)."
+)
+
+
+def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
+    title = "Are the results still right?"
+    if isinstance(ladder, m.Skipped):
+        return Section(title=title, blocks=(("Not checked", ladder.reason),))
+    judged = (found for _, found in ladder.rungs if isinstance(found, m.RungResult) and found.agreement is not None)
+    parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
+    return Section(title=title, blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), intro=_RULE)
+
+
+def _answer(ladder: m.Ladder) -> Iterator[Block]:
+    """What differs first, and the script that shows it."""
+    ran = [rung for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
+    missed = [(found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)]
+    reasons = {why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed}
+    not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
+    if ladder.first is None:
+        above = len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])
+        if not above:
+            yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
+            return
+        yield f"No rung differs ({above} compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
+        yield from not_compared
+        return
+    below = [found for rung, found in ladder.rungs if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)]
+    ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
+    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it{ran_below} agree with eager."
+    yield from not_compared
+    minified = ladder.minified
+    if isinstance(minified, m.Skipped):
+        yield "No smaller program", minified.reason
+        return
+    smallest = f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
+    done = "" if minified.finished else "; time ran out, so a smaller graph may exist"
+    yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
+    if isinstance(minified.checked, m.Skipped):
+        yield "Not run alone", minified.checked.reason
+    elif not minified.checked.differs:
+        yield "The script alone does not differ", "the fault needs the program around the graph"
+    yield Code(text=f"python {minified.script}")
+    if isinstance(minified.checked, m.Reproduction):
+        yield Fold("Output of the script", blocks=(Code(text=minified.checked.output),))
+
+
+def _rungs(ladder: m.Ladder) -> Table:
+    rows = []
+    for rung, found in ladder.rungs:
+        backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
+        adds = Cell(_ADDS.get(rung, ladder.cell), details=backend)
+        if isinstance(found, m.Skipped):
+            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * 7))
+            continue
+        worst = found.tensors[0] if found.tensors else None
+        none = m.Skipped(reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared")
+        figures = _figures(worst) if worst else (missing(none),) * 6
+        status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
+        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, _own(found)))
+    headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, "the workload's own comparison")
+    table = plain("Each rung of the ladder", headings, rows, words=4)
+    declared = any(isinstance(found, m.RungResult) and found.agreement is not None for _, found in ladder.rungs)
+    return table if declared else table.only(*headings[:-1])
+
+
+def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
+    at = f"[{', '.join(map(str, tensor.worst))}]" if tensor.worst else ""
+    where = f"{at} is {tensor.worst_value}, {tensor.reference} has {tensor.worst_reference}"
+    details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
+    odd = f"{tensor.nans:,}, {tensor.infs:,}"
+    expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
+    ulp = m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    return (
+        Cell(f"{tensor.name} ({tensor.dtype})", details=details),
+        # errors of float64 have more zeros than a column
+        *(Cell(f"{error:.3g}", value=error) for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)),
+        whole(ulp),
+        Cell(odd, details=(expected,) if odd != expected.removeprefix("reference ") else ()),
+    )
+
+
+def _own(found: m.RungResult) -> Cell:
+    """Results that differ, and metrics with how far each is from eager's."""
+    if found.agreement is None:
+        return missing("the workload declares none")
+    metrics = tuple(f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics)
+
+    def cell(agreement: m.RunAgreement) -> Cell:
+        ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
+        return Cell(f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics)
+
+    return known(found.agreement, cell)
+
+
+def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
+    for rung, found in ladder.rungs:
+        if isinstance(found, m.RungResult) and len(found.tensors) > 1:
+            rows: list[Row] = [row(*_figures(tensor)) for tensor in found.tensors[:_TENSORS]]
+            note = f"{found.compared:,} tensors, the worst first{f'; {found.note}' if found.note else ''}"
+            yield Fold(f"Tensors of {rung}", blocks=(plain(f"Tensors of {rung}", ("tensor", *_HEADINGS), rows), note))
+
+
+# ---------------------------------------------------------------- sizes
+
+_POLICIES = {
+    m.SizePolicy.STATIC: "dynamic=False, one graph per size",
+    m.SizePolicy.AUTOMATIC: "torch.compile's default",
+    m.SizePolicy.DYNAMIC: "dynamic=True",
+    m.SizePolicy.MARKED: "torch._dynamo.mark_dynamic(input, 0)",
+    m.SizePolicy.BUCKETS: "padded to the next bucket",
+    m.SizePolicy.PADDED: "padded to the largest",
+}
+
+
+def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
+    title = "Varying sizes"
+    if isinstance(shapes, m.Skipped):
+        return Section(title=title, blocks=(("Not measured", shapes.reason),))
+    sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
+    more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
+    whose = "the program's own calls" if shapes.collected else "--sizes"
+    blocks: list[Block] = []
+    if shapes.recommended is None:
+        blocks.append("No policy ran with eager's results.")
+    else:
+        timed = {
+            policy: steady
+            for policy, found in shapes.policies
+            if isinstance(found, m.PolicyResult)
+            and not found.differs
+            and not isinstance(steady := found.steady_ms, m.Skipped)
+        }
+        fastest = min(timed, key=lambda policy: timed[policy])
+        noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not shapes.recommended else ""
+        answer = f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).{noise}"
+        blocks += [answer, Code(text=shapes.code)]
+    blocks += [_policies(shapes), _sizes(shapes)]
+    intro = (
+        f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "
+        f"{sizes}{more} ({whose}). Buckets: {', '.join(map(str, shapes.buckets))}."
+    )
+    return Section(title=title, blocks=tuple(blocks), intro=intro)
+
+
+def _policies(shapes: m.Shapes) -> Table:
+    rows = []
+    for policy, found in shapes.policies:
+        if isinstance(found, m.Skipped):
+            rows.append(row(str(policy), _POLICIES[policy], *[missing(found)] * 4, found.reason))
+            continue
+        steady = found.steady_ms
+        results = Cell(found.differs, wrong=True) if found.differs else "as eager"
+        compile_s, wasted = number(found.compile_s), Cell(percent(found.wasted), value=found.wasted)
+        rows.append(
+            row(str(policy), _POLICIES[policy], whole(found.graphs), compile_s, number(steady), wasted, results)
+        )
+    headings = ("policy", "setting", "graphs compiled", "compiling s", "all calls, steady ms", "padding", "results")
+    return plain("Each policy over the same calls", headings, rows, words=2)
+
+
+def _sizes(shapes: m.Shapes) -> Fold:
+    ran = [(policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)]
+    sizes = list(dict.fromkeys(shapes.sizes))
+    rows: list[tuple[Cell | str, ...]] = [
+        (figure(size), *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size))
+        for size in sizes
+    ]
+    table = plain("Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows)
+    return Fold("Steady time of each size, ms per call", blocks=(table,))
+
+
+def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
+    title = "Start with shipped caches"
+    if isinstance(shipped, m.Skipped):
+        return Section(title=title, blocks=(("Not measured", shipped.reason),))
+    cold, loaded = shipped.cold, shipped.loaded
+    saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
+    answer = (
+        f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of {shipped.cell}: it "
+        f"takes {figure(cold.first_call_s)} s on empty caches ({plural(cold.graphs_compiled, 'graph')} compiled) and, "
+        f"loading included, {figure(loaded.load_s + loaded.first_call_s)} s with them "
+        f"({loaded.graphs_compiled} compiled)."
+    )
+    before, after = shipped.code
+    lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
+    return Section(
+        title=title, blocks=(answer, Code(text=lines)), intro=("One fresh process each, so there is no spread.")
+    )

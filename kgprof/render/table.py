@@ -5,16 +5,15 @@ templates/partials/macros.html.jinja. A cell holds what its figure is, what qual
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.escaping import escaped, one_line
-from kgprof.render.quantity import DASH, figure, of_width, percent
-from kgprof.render.spread import EXTREMES, ranged, sampled
+from kgprof.render.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -23,13 +22,15 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _SHORT = 16  # characters: on the page such details share a line, and longer ones may be wrapped
-# Of fields without a text; a dataclass's are as they are written.
-_FIGURES = (int, bool, float | None, "int", "bool", "float | None")
+_FIGURES = (int, bool, float | None)  # types of fields without a text
 _TERMINAL = 300  # characters of a cell
 
 
-@dataclass(frozen=True, slots=True)
-class Small:
+class View(msgspec.Struct, frozen=True):
+    """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15 times as long."""
+
+
+class Small(View, frozen=True):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
     texts: tuple[str, ...]
@@ -37,7 +38,7 @@ class Small:
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
-class Cell(msgspec.Struct, frozen=True):  # as Row: a page has tens of thousands, and a dataclass takes 15 times as long
+class Cell(View, frozen=True):
     text: str = ""
     details: tuple[str, ...] = ()  # what qualifies a figure: its range, its samples
     below: tuple[Small, ...] = ()  # on the page only
@@ -83,9 +84,8 @@ class Cell(msgspec.Struct, frozen=True):  # as Row: a page has tens of thousands
         return tuple(Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    name: str = field(kw_only=False)
+class Column(View, frozen=True):
+    name: str
     title: str = ""  # what the figures are: unit, pass, statistic
     style: str = "number"  # the class of its cells; only numbers stand on the right
     details: int = 0  # how many of a cell's details a terminal has room for
@@ -95,14 +95,13 @@ class Column:
         return self.style.startswith("number")
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Row(View, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
     anchor: str = ""
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(View, frozen=True, kw_only=True):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is about and a text."""
 
     kind: ClassVar[str] = "table"
@@ -118,18 +117,17 @@ class Table:
         """The table with these columns alone, in this order."""
         at = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in names]
         rows, totals = (
-            tuple(msgspec.structs.replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
+            tuple(replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
             for rows in (self.rows, self.totals)
         )
         return replace(self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
+class Fold(View, frozen=True):
     """What the page shows behind one line that opens it; or, of one ``run``, while that is chosen."""
 
     kind: ClassVar[str] = "fold"
-    title: str = field(kw_only=False)
+    title: str
     blocks: tuple[Block, ...] = ()
     caption: str = ""
     lead: str = ""
@@ -139,21 +137,18 @@ class Fold:
     run: str = ""  # the anchor of the run that it is about: no fold then, but shown when that run is chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(View, frozen=True, kw_only=True):
     name: str
     value: str
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(View, frozen=True):
     kind: ClassVar[str] = "facts"
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Drawing(View, frozen=True, kw_only=True):
     """What a macro of its kind's name draws."""
 
     kind: ClassVar[str]
@@ -242,17 +237,15 @@ def bounded(content: _Value, limits: Limits) -> _Value:
         for name in names:
             if (part := getattr(content, name)) and (shown := bounded(part, limits)) is not part:
                 changed[name] = shown
-        put = msgspec.structs.replace if isinstance(content, msgspec.Struct) else replace
-        return put(made, **changed) if changed else content
+        return replace(made, **changed) if changed else content
     return content if made == content else made
 
 
 @cache
 def _fields(kind: type) -> tuple[str, ...]:
     """Those that may hold a text; none of what no table is made of."""
-    if issubclass(kind, Cell | Row):
-        return tuple(part.name for part in msgspec.structs.fields(kind) if part.type not in _FIGURES)
-    return tuple(part.name for part in fields(kind) if part.type not in _FIGURES) if is_dataclass(kind) else ()
+    parts = msgspec.structs.fields(kind) if issubclass(kind, View) else ()
+    return tuple(part.name for part in parts if part.type not in _FIGURES)
 
 
 def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[str, ...]]:

@@ -6,33 +6,28 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
-    compare_text,
     compare_words,
     economics_table,
-    gate_text,
-    holistic_table,
+    gate_table,
+    kernel_table,
     memory_table,
-    next_steps,
-    origin_table,
     practices,
     region_table,
     roofline_table,
-    run_table,
     summary,
     trace_table,
 )
+from kgprof.render.environment_facts import gathered
 from kgprof.render.escaping import one_line, visible
-from kgprof.render.finding_groups import grouped
-from kgprof.render.kernel_table import kernel_table
-from kgprof.render.not_measured import gathered
-from kgprof.render.quantity import count, milliseconds, percent
-from kgprof.render.spread import EXTREMES, FEWEST_FOR_PERCENTILES
+from kgprof.render.finding_list import grouped
+from kgprof.render.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, count, milliseconds, percent
 from kgprof.render.table import Block, Table, terminal
 from kgprof.wording import plural
 
@@ -65,8 +60,12 @@ class Text:
 
     def render(self, profile: m.Profile) -> str:
         console = new_console(self._color, self._width - 1)  # one for what _inert may add
-        if profile.comparison is not None or profile.gate is not None:
-            lines = _other_verbs(profile)
+        lines: Iterable[str] | None = None
+        if profile.comparison is not None:
+            lines = compare_words.lines(profile, profile.comparison)
+        elif profile.gate is not None:
+            lines = gate_table.lines(profile, profile.gate)
+        if lines is not None:
             if not self._color and not self._brief:
                 return document(map(visible, lines))
             _on_a_terminal(console, profile, lines, self._brief)
@@ -75,7 +74,7 @@ class Text:
         if self._brief:
             _brief(console, profile)
             return printed(console)
-        for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
+        for number, (what, fix, saves) in enumerate(practices.next_steps(profile), start=1):
             say(console, f"{number}. {what}")
             say(console, f"fix: {fix}", indent="   ")
             say(console, saves, indent="   ")
@@ -104,24 +103,18 @@ def printed(console: Console) -> str:
     return document(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _other_verbs(profile: m.Profile) -> Iterable[str]:
-    """The lines of a comparison or a gate."""
-    if profile.comparison is not None:
-        return compare_text.lines(profile, profile.comparison)
-    assert profile.gate is not None
-    return gate_text.lines(profile, profile.gate)
-
-
 def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], brief: bool) -> None:
     """The same, wrapped, the verdict in colour; of a comparison in brief the verdict, three causes and a table."""
     status = STATUS_STYLES.get(profile.verdict.status, "")
     if brief and profile.comparison is not None:
         say(console, f"kgprof compare: {profile.workload} on {profile.environment.device_name}", "bold")
-        for number, line in enumerate(gate_text.verdict(profile.verdict, compare_text.REGRESSION)):
+        for number, line in enumerate(gate_table.verdict(profile.verdict, compare_words.REGRESSION)):
             say(console, line.strip(), "" if number else status, indent="  " if number else "")
         console.print()
         for number, cause in enumerate(profile.comparison.causes[:_ACTIONS], start=1):
-            say(console, f"{number}. {compare_text.caused(cause, profile.comparison, profile.environment.source_root)}")
+            say(
+                console, f"{number}. {compare_words.caused(cause, profile.comparison, profile.environment.source_root)}"
+            )
         metrics = compare_words.metrics_of(profile.comparison)[:_METRICS]
         if metrics:
             console.print(
@@ -130,7 +123,7 @@ def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], b
         say(console, f"findings: {compare_words.tally(profile.comparison)}")
         return
     for line in map(visible, lines):
-        marked = line.startswith((f"{profile.verdict.status.upper()}: ", f"{compare_text.REGRESSION}: "))
+        marked = line.startswith((f"{profile.verdict.status.upper()}: ", f"{compare_words.REGRESSION}: "))
         level = next((style for level, style in _LEVELS.items() if f": {level.value} KGP" in line), None)
         console.print(line, style=status if marked else level)
 
@@ -140,16 +133,16 @@ def _brief(console: Console, profile: m.Profile) -> None:
     if not profile.trace_files:
         shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
         names = [column for column in shown if column.name not in _WIDE]
-        console.print(terminal(run_table.run_table(profile.runs, names, "")))
+        console.print(terminal(summary.run_table(profile.runs, names, "")))
         for run in profile.runs:
             if ended := summary.ended(run):
                 say(console, f"{run.key.slug} {ended}", "red")
     else:
         _traces(console, profile)
-    for number, (what, fix, saves) in enumerate(next_steps.lines(profile), start=1):
+    for number, (what, fix, saves) in enumerate(practices.next_steps(profile), start=1):
         if number == 1:
             console.print()
-            say(console, next_steps.TITLE, "bold")
+            say(console, practices.NEXT_STEPS, "bold")
         say(console, f"{number}. {what}")
         say(console, f"fix: {fix}", "green", indent="   ")
         say(console, saves, indent="   ")
@@ -206,7 +199,7 @@ def _head(console: Console, profile: m.Profile) -> None:
 
 def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
-    console.print(terminal(run_table.run_table(profile.runs, shown, "")))
+    console.print(terminal(summary.run_table(profile.runs, shown, "")))
     say(console, f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples")
     for run in profile.runs:
         if ended := summary.ended(run):
@@ -260,10 +253,10 @@ def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
         say(console, "no finding")
     for same in grouped(profile.findings):
-        level, cost = same.first.level, f"; costs {same.cost}" if same.cost else ""
-        fix = f"; fix: {same.first.fix}" if same.first.fix else ""
-        line = f"{level.value} {same.first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
-        say(console, line, _LEVELS[level])
+        first, cost = same.first, f"; costs {same.cost}" if same.cost else ""
+        fix = f"; fix: {first.fix}" if first.fix else f"; no fix: {first.no_fix}" if first.no_fix else ""
+        line = f"{first.level.value} {first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
+        say(console, line, _LEVELS[first.level])
     console.print()
 
 
@@ -292,20 +285,20 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     busy = breakdown.busy_caption(kernels, run.step)
     say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
     limits = replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=_NAME)
-    table = kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
+    table = kernel_table.kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
     table = table.only("kernel", "kind", "count", "total ms", "share")
     console.print(terminal(replace(table, totals=table.totals[:-1])))  # what all of them take is said above
-    say(console, origin_table.known(kernels))
+    say(console, kernel_table.known_lines(kernels))
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
         if row.lines:
             more = f", and {len(row.lines) - 1} more" if len(row.lines) > 1 else ""
-            say(console, f"kernel {rank}: {origin_table.place(row.lines[0], root)}{more}")
-    for sentence in origin_table.sentences(kernels):
+            say(console, f"kernel {rank}: {kernel_table.place(row.lines[0], root)}{more}")
+    for sentence in kernel_table.sentences(kernels):
         say(console, sentence)
     if isinstance(kernels.roofline, m.Roofline):
         say(console, f"roofline: {roofline_table.sentence(kernels, kernels.roofline)}")
     if isinstance(run.holistic, m.HolisticCheck):
-        say(console, f"cross-check with HTA: {holistic_table.sentence(run.holistic)}")
+        say(console, f"cross-check with HTA: {trace_table.hta_sentence(run.holistic)}")
     for warning in kernels.warnings:
         say(console, f"note: {warning}", indent="  ")
     console.print()

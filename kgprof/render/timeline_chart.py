@@ -10,20 +10,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.breakdown import KINDS
-from kgprof.render.chart import LETTERS, Legend, LegendEntry, broken_down, legend
+from kgprof.render.breakdown import KINDS, LETTERS, Legend, broken_down, legend, legend_of
 from kgprof.render.embedded_profile import zipped
 from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor
+from kgprof.render.limits import Limits, anchor, kept
+from kgprof.render.plot import Shape
 from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
-from kgprof.render.run_order import kept
-from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, plain
+from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
@@ -79,25 +77,16 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    style: str  # its class
-    path: str  # of all its rectangles, in ACROSS units by _BLOCK pixels
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneRow:
+class LaneRow(View, frozen=True, kw_only=True):
     label: str
     busy: str
     label_y: int
     top: int
     line_y: int  # the ground that the blocks stand on
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # of each the rectangles, in ACROSS units by _BLOCK pixels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes(Drawing):
+class Lanes(Drawing, frozen=True, kw_only=True):
     kind: ClassVar[str] = "lanes"
     across: ClassVar[int] = ACROSS
     at: str  # the run's anchor
@@ -154,12 +143,8 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
 def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
     present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
-    marks = (
-        LegendEntry(kind=kind, letter="", name=called, meaning=meaning, family="t")
-        for mark, (kind, _, called, meaning) in _MARKS.items()
-        if mark in present
-    )
-    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks))
+    marks = legend_of("t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present))
+    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
@@ -345,9 +330,8 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     headings = ("activity", f"mean {unit}/step", "of the step", f"median {unit} (min to max)", "calls/step")
     yield plain(f"CPU time per step of {name}", headings, rows, style="")
     yield (
-        f"Each moment of the thread that takes the steps belongs to the innermost event that was open; "
-        f"{plural(host.steps, 'step')}, {kernels.measured_in.upper()} pass. The profiler's own cost is in every part, "
-        "most where calls are many."
+        f"Self time on the main thread over {plural(host.steps, 'step')} of the {kernels.measured_in.upper()} pass. "
+        "The profiler slows every activity, those with many calls most."
     )
     if host.other_threads_us:
         time = f"{figure(host.other_threads_us)} \N{MICRO SIGN}s per step"

@@ -102,14 +102,13 @@ class Guard:
     ) -> None:
         """``compiled``: something has to have been compiled; ``or_buffers``: or buffers were declared."""
         __tracebackhide__ = True
-        from kgprof import model as m
         from kgprof.watching.watch import line_of
 
         if not self._watched:
             raise AssertionError(f"{demand}: nothing was watched; call kgprof_guard(fn_or_tensors) first")
         ids = {rule.id for rule in rules}
         found = [each for watched in self._watched for each in watched.findings if each.rule in ids]
-        against = [line_of(each) for each in found if notes or each.one_off or each.level is not m.Level.NOTE]
+        against = [line_of(f) for f in found if notes or f.one_off or f.counts]
         if against:
             raise AssertionError("\n".join((f"expected: {demand}", *against)))
         unseen: list[str] = []  # why an empty list of findings would prove nothing

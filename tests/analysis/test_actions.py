@@ -9,11 +9,15 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.model import Action, Profile, Recording, Saving, Skipped
+from kgprof.collectors import coverage
+from kgprof.model import Action, Profile, Recording, RunKey, Saving, ScriptRun, Skipped
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
+from kgprof.render.finding_list import grouped
+from tests.analysis.recordings import recording, run
 from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written_device import launched_in, steps, traced
+from tests.collectors.written_syncs import STEADY_FROM
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 
@@ -82,6 +86,44 @@ def test_one_fix_for_several_places_is_one_action() -> None:
 
     assert [one.fix[:26] for one in profile.findings if one.rule == "KGP201"] == ["torch.distributions.Distri"] * 2
     assert [one.rule for one in profile.actions].count("KGP201") == 1
+
+
+@pytest.mark.parametrize(("calls", "first"), [(5, []), (6, ["KGP201"])])
+def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(calls: int, first: list[str]) -> None:
+    # given: 40 steps after warm-up
+    logged = written_syncs.read(calls=range(STEADY_FROM, STEADY_FROM + calls))
+
+    profile = analyse(written_syncs.recording(logged, calls=STEADY_FROM + 40))
+
+    assert "KGP201" in {finding.rule for finding in profile.findings}
+    assert [action.rule for action in profile.actions if action.rule == "KGP201"] == first
+
+
+def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> None:
+    steady = range(STEADY_FROM, STEADY_FROM + 3)
+    copied = written_syncs.read(source="python-call", op="Tensor.cpu", expression="loss.cpu()", each=9, calls=steady)
+    whole = written_syncs.recording(copied)
+    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
+    run = msgspec.structs.replace(whole.runs[0], script=script)
+
+    profile = analyse(msgspec.structs.replace(whole, runs=(run,)))
+
+    (action,) = profile.actions
+    assert action.rule == "KGP203"
+    said = "; first: model.py:21: on a GPU .cpu() would force a sync, 27 times in 3 of 5 steps"
+    assert profile.verdict.text.endswith(said)
+    assert [one.times for one in grouped(profile.findings) if one.first.rule == "KGP203"] == [""]
+    assert "speed-up" not in {missing.what for missing in profile.omissions}
+
+
+def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
+    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
+    eager = msgspec.structs.replace(run(RunKey(strategy="train", mode="as-is"), compiled=0), script=script)
+
+    profile = analyse(recording(eager))
+
+    assert [(action.rule, action.fix) for action in profile.actions][-1:] == [("KGP504", coverage.COMPILED)]
+    assert not analyse(recording(msgspec.structs.replace(eager, script=None))).actions
 
 
 def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:

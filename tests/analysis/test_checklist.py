@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.analysis.buffer_copies import BufferCopies, CopyCost
-from kgprof.analysis.checklist import checklist, copies_together
+from kgprof.analysis.checklist import BufferCopies, CopyCost, checklist, copies_together
 from kgprof.model import (
     ChecklistItem,
     Checkpoint,

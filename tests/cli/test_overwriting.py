@@ -83,13 +83,21 @@ WRITING = [
 ]
 
 
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Recording and its report, made once: every test works on copies of it."""
+    folder = tmp_path_factory.mktemp("reported")
+    handmade.write(folder / "recording")
+    assert cli.run(["report", str(folder)]) == 0
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(reported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with results, a script and links; no child is ever started in it."""
     monkeypatch.chdir(tmp_path)
     for name in ("run", "base"):
-        handmade.write(tmp_path / name / "recording")
-        assert cli.run(["report", name]) == 0
+        shutil.copytree(reported, tmp_path / name)
     for folder in (tmp_path, tmp_path / "run" / "recording"):
         shutil.copytree(TRACES, folder / "traced")
         (folder / "s.py").write_text("def step(): pass\n", encoding="utf-8")

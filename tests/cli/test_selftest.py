@@ -13,8 +13,8 @@ from kgprof.cli import selftest
 from kgprof.cli.selftest import UNAVAILABLE, WORKS, WRONG, Answers, Checked
 from kgprof.model import CompilePass, MemoryPass, PassName, Recording, RunRecord, Skipped, Unavailable, decode_json
 from kgprof.model.compile_records import CompileRecords, KernelOrigins
+from kgprof.model.kernels import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.model.memory_records import SyncRecords
-from kgprof.model.roofline import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.progress import Silent
 from kgprof.reading import layout, recordings
 from kgprof.record import record, store

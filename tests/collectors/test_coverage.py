@@ -104,3 +104,17 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     assert "It starts work (train.py:7) with multiprocessing" in inside
     assert "(step = kgprof.watch(step))" in inside
     assert [message for _, _, message in own] == ["nothing was compiled in this run; its times are those of eager code"]
+
+
+def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> None:
+    step = run(AS_IS, compiled=0)
+    script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
+
+    (in_script,), (of_function,) = (
+        coverage.diagnose(coverage.collect(Evidence(recording(ran))))
+        for ran in (msgspec.structs.replace(step, script=script), step)
+    )
+
+    assert in_script.fix.startswith("model = torch.compile(model)")
+    assert of_function.fix == ""
+    assert "--mode default" in coverage.NOTHING_MEASURED.remedy

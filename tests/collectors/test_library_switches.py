@@ -10,18 +10,29 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from kgprof.collectors import findings
-from kgprof.collectors.library_switches import OF_TRAINERS, READS, with_switches
-from kgprof.model import Finding, KernelOrigin, KernelOrigins, PackageLine, Reads, SourceLine
+from kgprof import gate
+from kgprof.analysis import analyse
+from kgprof.collectors import RULES, findings
+from kgprof.collectors.library_switches import BREAKS, READS, TRAINERS, with_switches
+from kgprof.gate.settings import Configuration, combined
+from kgprof.model import Finding, KernelOrigin, KernelOrigins, Level, PackageLine, Reads, Refusal, SourceLine
 from kgprof.reading.evidence import Evidence
-from tests.collectors import written_gpu_time, written_syncs
+from tests.collectors import written, written_gpu_time, written_syncs
+from tests.collectors.written import CALLER, FILE, STEP, broken, builtin, compiled
+from tests.programs.run import VISION
 
-# Fixes that are no argument of the call: a setting, another operator, another way to call.
-WITHOUT_ARGUMENT = {
-    fix
-    for fix in (read.fix for read in READS)
-    if fix.startswith(("model.config.pad_token_id", "model.generate(prompts)", "torch.distributions.", "torch.argmax("))
-}
+# Fixes that are no argument of the call: a setting, another operator, another way to call, a method of one's own.
+_NO_CALL = (
+    *(
+        "model.config.pad_token_id",
+        "model.generate(prompts)",
+        "torch.distributions.",
+        "torch.argmax(",
+        "torch.randint(",
+    ),
+    *("class ", "model.backbone.compile()", "model.forward = torch.compile("),
+)
+WITHOUT_ARGUMENT = {switch.fix for switch in (*READS, *BREAKS) if switch.fix.startswith(_NO_CALL)}
 NAN = PackageLine(
     package="transformers",
     version="5.23.0",
@@ -32,12 +43,26 @@ NAN = PackageLine(
 )
 
 
-def of_read(library: PackageLine, *chain: PackageLine) -> str:
+def mended(library: PackageLine, *chain: PackageLine) -> Finding:
+    """A read at ``library``, which the project's line reaches by ``chain``."""
     evidence = Evidence(written_syncs.a_read())
     (finding,) = (one for one in findings(evidence) if one.reads is not None)
     assert isinstance(finding.reads, Reads)
     placed: Finding = replace(finding, library=library, reads=replace(finding.reads, chain=chain))
-    return with_switches(evidence, [placed])[0].fix
+    return with_switches(evidence, [placed])[0]
+
+
+def of_read(library: PackageLine, *chain: PackageLine) -> str:
+    """The library's switch. Below some other line of it, so that the project's own line is none."""
+    return mended(library, *chain, replace(NAN, package="somebody")).fix
+
+
+def of_break(*inside: tuple[str, int, str], reason: str = "") -> Finding:
+    """A break at the last of ``inside``, which the compiled function of the project calls."""
+    stack = (CALLER, (FILE, 14, "step"), *inside)
+    evidence = Evidence(written.recording(*compiled("0/0", STEP), broken("0/0", *stack, reason=reason)))
+    (finding,) = (one for one in findings(evidence) if one.refusal is not None)
+    return finding
 
 
 def test_a_read_in_a_library_is_mended_by_the_librarys_argument() -> None:
@@ -91,6 +116,84 @@ def test_what_the_trainer_calls_to_evaluate_is_no_matter_of_logging() -> None:
     assert of_read(numpify, replace(NAN, text=""), logs) == ""
 
 
+SHELF = "/lib/site-packages/shelf/layers.py"
+
+
+def test_a_read_of_a_library_without_a_switch_is_a_note_that_is_counted_all_the_same() -> None:
+    found = mended(replace(NAN, package="somebody"), replace(NAN, package="somebody", function="fit"))
+
+    assert (found.level, found.fix) == (Level.NOTE, "")
+    assert found.no_fix
+    assert mended(NAN).level is Level.WARNING
+
+
+def test_a_reading_function_that_the_program_calls_itself_is_mended_at_its_own_line() -> None:
+    found = mended(replace(NAN, package="somebody", function="to_dense"))
+
+    assert found.location is not None
+    assert (found.level, found.no_fix) == (Level.WARNING, "")
+    assert found.fix.startswith(f"{found.location.text.strip()}  # to_dense() reads")
+    assert mended(replace(NAN, package="somebody", function="Dense.forward")).no_fix
+
+
+def test_a_break_in_what_a_compiled_function_calls_is_mended_by_calling_it_elsewhere() -> None:
+    found = of_break((SHELF, 12, "stamp"))
+
+    assert found.location is not None
+    assert (found.level, found.no_fix) == (Level.WARNING, "")
+    assert found.fix.startswith(f"{found.location.text.strip()}  # outside")
+
+
+def test_a_break_in_a_layer_of_a_library_is_a_note_and_still_exceeds_the_budget() -> None:
+    found = of_break((SHELF, 12, "forward"))
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), (SHELF, 12, "forward")))
+    judged = gate.judge(analyse(written.recording(*lines)), combined(Configuration()))
+
+    assert (found.level, found.fix) == (Level.NOTE, "")
+    assert found.no_fix
+    assert judged.exit_code == 1
+
+
+def test_a_break_that_the_library_asks_for_is_a_note() -> None:
+    reason = builtin().replace("context: builtin print", "context: Called `torch._dynamo.graph_break()` with args `[]`")
+
+    found = of_break((SHELF, 12, "step"), reason=reason)
+
+    assert isinstance(found.refusal, Refusal)
+    assert found.refusal.cause.operator == "torch._dynamo.graph_break"
+    assert (found.level, found.fix) == (Level.NOTE, "")
+    assert "on purpose" in found.no_fix
+
+
+@pytest.mark.parametrize(
+    ("context", "ignored"),
+    [
+        ("method: <Logger shelf (WARNING)>.warning, args: [ConstantVariable(str: 'a')]", "logging.Logger.warning"),
+        ("module: _warnings, qualname: warn, skip reason: <missing reason>", "warnings.warn"),
+    ],
+)
+def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(context: str, ignored: str) -> None:
+    reason = builtin().replace("context: builtin print", f"context: {context}")
+
+    fixes = {of_break(*inside, reason=reason).fix for inside in ((), ((SHELF, 12, "forward"),))}
+
+    assert [fix.partition("  #")[0] for fix in fixes] == [
+        f"torch._dynamo.config.ignore_logging_functions.add({ignored})"
+    ]
+
+
+def test_a_failure_to_compile_a_library_has_a_way_to_go_on() -> None:
+    evidence = Evidence(written.recording(*written.a_failure()))
+    (failed,) = findings(evidence)
+    assert failed.refusal is not None
+    library = PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward")
+
+    (found,) = with_switches(evidence, [replace(failed, library=library, location=None)])
+
+    assert (found.level, found.no_fix) == (Level.ERROR, "")
+    assert found.fix.startswith("torch._dynamo.config.suppress_errors = True")
+
+
 @pytest.mark.parametrize(
     ("file", "fix"),
     [
@@ -126,6 +229,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         "model.generate": inspect.signature(transformers.GenerationMixin.generate).parameters,
         "torch.optim.LBFGS": inspect.signature(torch.optim.LBFGS.__init__).parameters,
         "torch.optim.AdamW": inspect.signature(torch.optim.AdamW.__init__).parameters,
+        "model": inspect.signature(transformers.BertModel.forward).parameters,
         "self.log": inspect.signature(lightning.LightningModule.log).parameters,
     }
     sources = "".join(
@@ -137,18 +241,24 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             *(f"torch_geometric.nn.conv.{name}" for name in ("gcn_conv", "gat_conv", "gatv2_conv")),
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
             *("torch.distributions.distribution", "torch.distributions.categorical", "torch.optim.lbfgs"),
+            *("transformers.masking_utils", "torch.amp.grad_scaler", "pykeen.training.training_loop"),
+            *("torch_geometric.utils._negative_sampling", "pytorch_lightning.core.module"),
             "pytorch_lightning.trainer.connectors.logger_connector.result",
             "pytorch_lightning.trainer.connectors.logger_connector.logger_connector",
         )
     )
 
-    for fix in (*(read.fix for read in READS), *OF_TRAINERS.values()):
+    sources += (VISION / "torchvision/models/detection/retinanet.py").read_text("utf-8")  # its wheel is for CUDA
+
+    fixes = [switch.fix.replace("{function}", name) for switch in (*READS, *BREAKS) for name in switch.functions]
+    assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {rule.id for rule in RULES}
+    for fix in (*fixes, *(fix for trainer in TRAINERS for fix in trainer["fixes"].values())):
         arguments = re.findall(r"([\w.]+)\(\.\.\., (\w+)=", fix)
         assert all(argument in taking[called] for called, argument in arguments)
         assert arguments or fix in WITHOUT_ARGUMENT
-    for read in READS:
-        assert f"def {read.function}(" in sources
-        assert any(word in sources for word in read.words)
+    for switch in (*READS, *BREAKS):
+        assert all(f"def {name}(" in sources for name in switch.functions)
+        assert any(word in sources for word in switch.words)
     assert "self.config.pad_token_id is None" in inspect.getsource(
         transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask
     )

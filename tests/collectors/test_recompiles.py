@@ -109,6 +109,7 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
     (found,) = diagnosed(*once_and_once("GLOBAL_STATE changed: grad_mode"))
 
     assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 2)
+    assert "it ran with gradients and without (torch.no_grad), and torch compiles for each" in found.message
 
 
 def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:

@@ -256,6 +256,7 @@ def test_every_cause_has_words() -> None:
         (read(each=3), 3.0, 5, "3 times per step"),
         (read(calls=range(0, CALLS, 5)), 0.2, 1, "in 1 of 5 steps"),
         (read(each=2, calls=range(2, 5)), 0.8, 2, "4 times in 2 of 5 steps"),
+        (read(each=700, calls=range(2, 5)), 280.0, 2, "1,400 times in 2 of 5 steps"),
     ],
 )
 def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:
@@ -264,6 +265,44 @@ def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: floa
     assert (event.reads_per_step, event.calls) == (pytest.approx(reads), calls)
     assert syncs.diagnose((event,))[0].message.endswith(often)
     assert syncs.syncs_per_step((event,), FUSED) == pytest.approx(reads)
+
+
+@pytest.mark.parametrize(
+    ("line", "expression", "kept"),
+    [
+        ("    total += loss.item()", "loss.item()", "total += loss.detach()"),
+        ("seen += float(loss.detach()) * len(x)", "float(loss.detach())", "seen += loss.detach() * len(x)"),
+        ("right += int((y == t).sum())", "int((y == t).sum())", "right += (y == t).sum().detach()"),
+        ("both += float(a + b) * 2", "float(a + b)", "both += (a + b).detach() * 2"),
+        ("losses.append( loss.item() )", "loss.item()", "losses.append(loss.detach())"),
+        ("print(loss.item())", "loss.item()", ""),
+        ("total += loss.tolist()", "loss.tolist()", ""),
+        ("total += weigh(", "loss.item()", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> None:
+    assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
+
+
+@pytest.mark.parametrize(
+    ("every", "device", "level"),
+    [(8, "cpu", Level.NOTE), (7, "cpu", Level.WARNING), (8, "cuda", Level.WARNING)],
+)
+def test_a_read_as_seldom_as_a_logs_is_a_note_where_nothing_measures_its_wait(
+    every: int, device: str, level: Level
+) -> None:
+    calls = range(written_syncs.STEADY_FROM, written_syncs.STEADY_FROM + 56)
+    logged = dict.fromkeys(calls[::every], 1)
+    record = msgspec.structs.replace(
+        read(device=device, waited_us=dict.fromkeys(logged, 40.0) if device == "cuda" else {}), calls=logged
+    )
+
+    (event,) = events(record, device=device, calls=calls.stop)
+    (found,) = syncs.diagnose((event,))
+
+    assert (found.level, bool(found.no_fix)) == (level, level is Level.NOTE)
+    assert found.counts
 
 
 def test_what_several_sources_saw_of_one_line_is_one_read() -> None:

@@ -220,22 +220,28 @@ def test_a_cause_of_one_run_is_not_said_of_another_that_nothing_explains() -> No
     assert "aten::index" not in found.verdict.text
 
 
+def copying(copies: float, *lines: tuple[int, ...]) -> Profile:
+    """Copies in both runs, each in lines of its own."""
+    given = two_runs(STEP_US, STEP_US)
+    runs = []
+    for mine, run in zip(lines, given.runs, strict=True):
+        rows = changed(BEFORE, "aten::copy_", copies, 50.0 * copies)
+        traced_run = kernels(*rows)  # type: ignore[arg-type]
+        places = tuple(Location(file="/src/step.py", line=line) for line in mine)
+        placed = tuple(msgspec.structs.replace(row, lines=places) for row in traced_run.rows)
+        copied = msgspec.structs.replace(traced_run, rows=placed)
+        us = STEP_US + 50.0 * (copies - 2.0)
+        runs.append(msgspec.structs.replace(timed(run, us), kernels=copied))
+    return msgspec.structs.replace(given, runs=tuple(runs))
+
+
 def test_the_same_change_at_two_places_is_two_causes_of_the_whole() -> None:
-    """Copies more in both, each in a line of its own."""
-
-    def copying(copies: float) -> Profile:
-        given = two_runs(STEP_US, STEP_US)
-        runs = []
-        for line, run in enumerate(given.runs, start=1):
-            rows = changed(BEFORE, "aten::copy_", copies, 50.0 * copies)
-            traced_run = kernels(*rows)  # type: ignore[arg-type]
-            place = (Location(file="/src/step.py", line=line),)
-            placed = tuple(msgspec.structs.replace(row, lines=place) for row in traced_run.rows)
-            copied = msgspec.structs.replace(traced_run, rows=placed)
-            us = STEP_US + 50.0 * (copies - 2.0)
-            runs.append(msgspec.structs.replace(timed(run, us), kernels=copied))
-        return msgspec.structs.replace(given, runs=tuple(runs))
-
-    told = comparison(copying(2.0), copying(8.0)).causes
+    told = comparison(copying(2.0, (1,), (2,)), copying(8.0, (1,), (2,))).causes
 
     assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [("copies", 1), ("copies", 2)]
+
+
+def test_more_copies_are_shown_at_the_line_that_copies_only_in_head() -> None:
+    told = comparison(copying(2.0, (10, 20), (1,)), copying(8.0, (10, 20, 30), (1,))).causes
+
+    assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [("copies", 30), ("copies", 1)]

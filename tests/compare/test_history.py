@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.compare import CompareSettings
-from kgprof.compare.history import history
+from kgprof.compare import CompareSettings, history
 from kgprof.errors import UsageError
 from kgprof.model import History, MetricHistory, Profile, RunKey, Skipped
 from tests.analysis.compared import KEY, STEP_US, profile, slower

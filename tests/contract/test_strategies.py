@@ -12,7 +12,7 @@ import torch
 from torch._inductor import config
 
 from kgprof.model import RunKey
-from kgprof.model.options import COMPILED_MODES, EAGER
+from kgprof.model.passes import COMPILED_MODES, EAGER
 from kgprof.workloads.linkpred import strategies
 from kgprof.workloads.linkpred.evaluator import SlotSearch
 from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped

@@ -29,6 +29,13 @@ from tests.render.test_golden import VisibleText
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "fixtures" / "recordings"
+# Written by hand: not the rules, which come from the code, the seeds, and a list of changes.
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "reports/example/README.md")),
+    *sorted({*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "seeds.md"}),
+    *sorted((ROOT / "fixtures").glob("*/README.md")),
+]
+LONGEST_LINE, LONGEST_PARAGRAPH = 100, 5
 _EACH = r"(?:step|replay|run|side|evaluation|candidate|launch|process|call|trace|rank|graph)"
 SHAPES = {
     "a sentence that begins with Of": r"(?:^|[.:;] |\n\W*)Of (?!course\b)",
@@ -132,6 +139,38 @@ def test_a_template_speaks_plainly(template: Path) -> None:
     prose = re.sub(r"(?s)\{\{(.*?)\}\}", lambda value: text_in(value[1]) or "3", prose)
 
     assert faults(VisibleText(prose).text()) == []
+
+
+def paragraphs(text: str) -> Iterator[list[str]]:
+    """The prose of a page: an item of a list is a paragraph; code, tables, headings and pictures are none."""
+    found: list[str] = []
+    for line in re.sub(r"(?ms)^ *```.*?^ *```$", "", text).splitlines():
+        if not line.strip() or line.startswith(("#", "|", "![")) or re.match(r" *(?:[-*]|\d+\.) ", line):
+            yield found
+            found = []
+        if line.strip() and not line.startswith(("#", "|", "![")):
+            found.append(line)
+    yield found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_page_of_the_documentation_speaks_plainly_in_short_paragraphs(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    prose = [lines for lines in paragraphs(text) if lines]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+
+    wide = [line for lines in prose for line in lines if len(re.sub(r"\]\([^)]*\)", "]", line)) > LONGEST_LINE]
+    long = [lines[0] for lines in prose if len(lines) > LONGEST_PARAGRAPH]
+    spoken = [re.sub(r"`[^`]*`", "x", " ".join(lines)) for lines in (*prose, *([row] for row in rows))]
+
+    assert prose
+    assert (wide, long, [fault for text in spoken for fault in faults(text)]) == ([], [], [])
+
+
+def test_a_paragraph_ends_at_a_blank_line_an_item_and_a_table() -> None:
+    text = "one\ntwo\n\n```\ncode\n```\n- a\n  b\n1. c\n| t |\nd\n## e\n"
+
+    assert [lines for lines in paragraphs(text) if lines] == [["one", "two"], ["- a", "  b"], ["1. c"], ["d"]]
 
 
 def text_in(expression: str) -> str:

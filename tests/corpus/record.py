@@ -25,6 +25,7 @@ from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.torch_trace import compile_pass
 from tests.corpus.truth import CORPUS, WARM_UP, Program, programs
+from tests.corpus_runtime.record import cheap_garbage_collection
 from tests.record import handmade
 
 CPU = torch.device("cpu")
@@ -96,7 +97,8 @@ def main(folder: str, *names: str) -> None:
     sys.path.insert(0, str(CORPUS))
     # Some programs make torch warn that it does not know a builtin: that is what they are there for.
     warnings.simplefilter("ignore")
-    record(Path(folder), tuple(program for program in programs() if not names or program.name in names))
+    with cheap_garbage_collection():
+        record(Path(folder), tuple(program for program in programs() if not names or program.name in names))
 
 
 if __name__ == "__main__":

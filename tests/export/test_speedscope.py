@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kgprof.export.speedscope import speedscope
-from kgprof.measures.nesting import HOST_CATEGORIES, Change, Frame, Nesting, Track, nesting
+from kgprof.measures.host_stacks import HOST_CATEGORIES, Change, Frame, Nesting, Track, nesting
 from kgprof.reading import kineto, timeline
 from tests.analysis.events import event, write
 

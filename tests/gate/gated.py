@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kgprof.analysis import analyse
-from kgprof.gate.budgets import OPTION
+from kgprof.gate.metrics import OPTION
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     AcceptedEntry,

@@ -17,7 +17,19 @@ from kgprof.errors import (
 )
 from kgprof.gate import judge
 from kgprof.gate.verdict import amount
-from kgprof.model import BudgetCheck, Compilation, CompilePass, Exit, Gate, Level, Profile, RunKey, Skipped, Unavailable
+from kgprof.model import (
+    BudgetCheck,
+    Compilation,
+    CompilePass,
+    Exit,
+    Gate,
+    Level,
+    Profile,
+    RunKey,
+    ScriptRun,
+    Skipped,
+    Unavailable,
+)
 from kgprof.model.memory_records import SyncRecord
 from kgprof.render import by_name
 from tests.analysis.recordings import died, run
@@ -198,7 +210,17 @@ def test_nothing_compiled_is_no_pass() -> None:
     judged = judge(profile(runs=(run(FUSED, compiled=0),)), settings())
 
     assert (judged.exit_code, judged.verdict.status) == (EXIT_NOTHING_MEASURED, "inconclusive")
-    assert judged.verdict.text == "no verdict, nothing was compiled: fused.default: nothing was compiled"
+    assert judged.verdict.text == "no verdict: fused.default: nothing was compiled"
+
+
+def test_what_compiles_nothing_by_itself_is_told_how_to() -> None:
+    step = run(RunKey(strategy="step", mode="as-is"), compiled=0)
+    script = msgspec.structs.replace(step, script=ScriptRun(step="an optimizer step", steps=9, counted={}))
+
+    in_step, in_script = (judge(profile(runs=(one,)), settings()).verdict.text for one in (step, script))
+
+    assert in_step == "no verdict: step.as-is: nothing was compiled; --mode default compiles the step"
+    assert in_script == "no verdict: step.as-is: nothing was compiled; write model = torch.compile(model) in the script"
 
 
 def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:

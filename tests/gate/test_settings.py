@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kgprof.errors import InputError, UsageError
-from kgprof.gate.budgets import in_force, parse_option
+from kgprof.gate.metrics import in_force, parse_option
 from kgprof.gate.settings import (
     Configuration,
     check_recorded,

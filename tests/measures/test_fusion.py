@@ -9,7 +9,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.measures import kernels
-from kgprof.measures.fusion import OF_BACKWARD, fusion
+from kgprof.measures.kernels import OF_BACKWARD, fusion
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.recordings import load
 

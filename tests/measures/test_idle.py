@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kgprof.measures import attribution, kernels
+from kgprof.measures import collectives, kernels
 from kgprof.measures.idle import BETWEEN_SPANS, IN_A_STEP, device_idle
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
 from kgprof.reading import kineto, timeline
@@ -136,7 +136,7 @@ def test_sums_agree_whatever_overlaps_and_in_whatever_order(
     assert idle.host_us + idle.launch_us + idle.unknown_us + idle.edges_us == pytest.approx(idle.total_us)
     assert sum(span.total_us for span in idle.host_spans) == pytest.approx(idle.host_us)
     for totals in (found.by_step, found.by_region, found.by_span):
-        assert totals[-1].span == attribution.UNATTRIBUTED
+        assert totals[-1].span == collectives.UNATTRIBUTED
         assert sum(total.total_us for total in totals) == pytest.approx(found.total_us)
         assert sum(total.count for total in totals) == len(on_device)
 
@@ -170,7 +170,7 @@ def test_every_microsecond_of_an_h200_trace_is_assigned_once(name: str) -> None:
     assert idle.unknown_us == 0
     assert idle.host_us + idle.launch_us + idle.edges_us == pytest.approx(found.idle_us)
     # every kernel was launched in one of the user's spans, graph replays among them
-    assert found.by_span[-1] == SpanTotal(span=attribution.UNATTRIBUTED, count=0, total_us=0.0)
+    assert found.by_span[-1] == SpanTotal(span=collectives.UNATTRIBUTED, count=0, total_us=0.0)
     assert sum(total.total_us for total in found.by_span) == pytest.approx(found.total_us)
 
 
@@ -178,7 +178,7 @@ def test_every_microsecond_of_an_h200_trace_is_assigned_once(name: str) -> None:
 def test_what_a_graph_replay_runs_belongs_to_its_region() -> None:
     found = broken_down(H200 / "strategies_one_reduce_overhead.json.gz")
 
-    assert [(total.span, total.count) for total in found.by_region] == [("0/1", 120), (attribution.UNATTRIBUTED, 0)]
+    assert [(total.span, total.count) for total in found.by_region] == [("0/1", 120), (collectives.UNATTRIBUTED, 0)]
 
 
 def test_a_trace_without_gaps_has_no_idle(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.measures.fused import OPERATOR_KINDS
-from kgprof.measures.kernel_kinds import Kinds, of_device_event, of_operator
+from kgprof.measures.kernel_kinds import OPERATOR_KINDS, Kinds, of_device_event, of_operator
 from kgprof.model import KernelKind, KindOverride
 from kgprof.reading import kineto
 

@@ -30,7 +30,7 @@ from kgprof.model import (
     Skipped,
 )
 from kgprof.model.compile_records import CompiledKernel, CompiledKernels, KernelOrigin, KernelWork, SourceLine
-from kgprof.model.roofline import Ceilings, CeilingSamples
+from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import kineto, recordings
 from tests.analysis.events import event, write
 from tests.measures.test_idle import kernel, launch

@@ -1,6 +1,6 @@
 """Runs programs of scripts/ through kgprof, as their owners would, and says how far it is from the truth.
 
-python -m tests.programs.run FOLDER [NAME ...]         # a table of precision and recall by family
+python -m tests.programs.run FOLDER [NAME ...]         # a table of precision and recall by family, and of the advice
 python -m tests.programs.run FOLDER --again            # of what already lies in FOLDER
 """
 
@@ -11,6 +11,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import children, store
 from kgprof.record.children import Caches
 from kgprof.record.job import Job, Task
-from tests.programs import found
+from tests.programs import advice, found
 from tests.programs.truth import Program, programs
 from tests.record.handmade import ENVIRONMENT
 
@@ -136,14 +137,17 @@ def main(arguments: Sequence[str]) -> None:
     if asked.again:
         chosen = [one for one in chosen if (asked.folder / f"{one.name}.code").is_file()]
     right, truths, findings = dict.fromkeys(FAMILIES, 0), dict.fromkeys(FAMILIES, 0), dict.fromkeys(FAMILIES, 0)
-    print("| program | gate | breaks | recompiles | syncs |\n|---|---|---|---|---|")
+    advised: Counter[str] = Counter()
+    print("| program | gate | breaks | recompiles | syncs | advice |\n|---|---|---|---|---|---|")
     for program in chosen:
         folder = asked.folder / program.name
         answer = read(folder) if asked.again else profiled(program, folder)
         scores = answer.scores(program)
         cells = [f"{s.right} right, {len(s.missed)} missed, {len(s.wrong)} wrong" for s in scores.values()]
         verdict = answer.gate if answer.gate == program.gate else f"{answer.gate}, not {program.gate}"
-        print(f"| {program.name} | {verdict} | {' | '.join(cells)} |", flush=True)
+        given = advice.given(answer.profile.findings)
+        advised += given
+        print(f"| {program.name} | {verdict} | {' | '.join(cells)} | {advice.words(given)} |", flush=True)
         for family, score in scores.items():
             right[family] += score.right
             truths[family] += score.right + len(score.missed)
@@ -153,6 +157,7 @@ def main(arguments: Sequence[str]) -> None:
                 print("".join(f"    wrong {text}\n" for text in score.wrong), end="")
     for family in FAMILIES:
         print(f"{family}: precision {right[family]} of {findings[family]}, recall {right[family]} of {truths[family]}")
+    print(f"advice: {advice.words(advised)}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from kgprof.reading.evidence import Evidence
 from tests.collectors import written_syncs
 from tests.corpus import truth as corpus
 from tests.programs import live
-from tests.programs.advice import without_action
+from tests.programs.advice import given, without_action
 from tests.programs.truth import programs
 
 KEPT = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
@@ -75,6 +75,20 @@ def test_a_finding_that_lacks_its_operator_or_its_line_is_seen() -> None:
         f"{read.rule} {read.message}: no line of the program, no operator that reads",
     )
     assert without_action([msgspec.structs.replace(unplaced, level=m.Level.NOTE)]) == ()
+
+
+def test_the_remedy_of_the_rule_is_no_action_in_a_library() -> None:
+    (read,) = (one for one in collectors.findings(Evidence(written_syncs.a_read())) if one.reads is not None)
+    library = m.PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward")
+    bare = msgspec.structs.replace(read, library=library)
+
+    assert without_action([bare]) == (f"{read.rule} {read.message}: no fix that its owner can write",)
+    switched = msgspec.structs.replace(bare, fix="Shelf(..., checked=False)")
+    note = msgspec.structs.replace(bare, level=m.Level.NOTE, no_fix="shelf has no argument")
+    assert without_action([switched, note]) == ()
+    counts = {"findings": 4, "with_action": 2, "in_a_library": 1, "notes": 1, "counted": 1}
+    assert given([read, bare, switched, note]) == counts
+    assert without_action([msgspec.structs.replace(bare, no_fix="shelf has no argument")]) != ()
 
 
 def test_ten_healthy_programs_of_others_are_judged_live() -> None:

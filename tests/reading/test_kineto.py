@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kgprof.errors import InputError
-from kgprof.reading import files, kineto, trace_bytes
+from kgprof.reading import files, kineto
 from kgprof.reading.kineto import LaunchShape, TraceEvent
 from tests.analysis.events import event, step, write
 
@@ -147,7 +147,7 @@ def test_a_bare_array_is_a_trace_too(tmp_path: Path) -> None:
 
 def test_reading_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given: data that unpacks to a thousand times its size
-    monkeypatch.setattr(trace_bytes, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(kineto, "MAX_BYTES", 100_000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 50_000_000, mtime=0))
 
@@ -197,7 +197,7 @@ def test_wherever_the_text_is_cut_no_event_is_lost(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: list[str], size: int, packed: bool
 ) -> None:
     # given: names that look like the end of an event, and nested arguments, in pieces of any size
-    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", size)
+    monkeypatch.setattr(kineto, "PIECE_BYTES", size)
     events = [event("cpu_op", name, number, 1) for number, name in enumerate(found)]
     for number, each in enumerate(events):
         each["args"]["Input Dims"] = [{"shape": [number]}, {"shape": []}]
@@ -213,7 +213,7 @@ def test_wherever_the_text_is_cut_no_event_is_lost(
 def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: int
 ) -> None:
-    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 50)
+    monkeypatch.setattr(kineto, "PIECE_BYTES", 50)
     text = json.dumps({"traceEvents": [event("cpu_op", "a", 1, 1), event("cpu_op", "b", 2, 1)]})
     start, second = text.index("[") + 1, text.index("{", text.index("}}") + 2)
     path = tmp_path / "t.json"
@@ -229,7 +229,7 @@ def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
 
 
 def test_what_is_broken_in_the_middle_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 50)
+    monkeypatch.setattr(kineto, "PIECE_BYTES", 50)
     monkeypatch.setattr(kineto, "_LONGEST_EVENT", 200)
     parts = [json.dumps(event("cpu_op", name, number, 1)) for number, name in enumerate("abcdef")]
     parts[2] = '{"ph": "X", "name": 0x17, "ts": 5}'
@@ -255,7 +255,7 @@ def test_numbers_beyond_sixty_four_bits_are_none_of_ours(tmp_path: Path) -> None
 
 
 def test_what_stands_around_the_events_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 64)
+    monkeypatch.setattr(kineto, "PIECE_BYTES", 64)
     ranks = [{"rank": number, "cat": "kernel", "ph": "X"} for number in range(9)]
     whole = {"before": ranks, "note": 'no "traceEvents": [ here', "traceEvents": [step(0, 1, 2)], "after": ranks}
     path = tmp_path / "t.json"
@@ -360,7 +360,7 @@ def test_an_event_that_never_ends_is_not_gathered(
 ) -> None:
     # given one event after which nothing but a filling comes, far longer than any event is
     monkeypatch.setattr(kineto, "_LONGEST_EVENT", 4096)
-    monkeypatch.setattr(trace_bytes, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(kineto, "PIECE_BYTES", 1024)
     path = tmp_path / "t.json"
     first = json.dumps(event("cpu_op", "a", 1, 1)).encode()
     path.write_bytes(b'{"traceEvents": [' + first + b', {"ph": "X", "name": "' + filling * (200_000 // len(filling)))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kgprof.model import Skipped
-from kgprof.model.roofline import Ceilings
+from kgprof.model.kernels import Ceilings
 from kgprof.record import ceilings
 from kgprof.record.ceilings import PRODUCTS, Product, copy_ceiling, matmul_ceiling, measure_ceilings, timed
 

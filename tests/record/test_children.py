@@ -54,14 +54,13 @@ class Laboratory:
         timeout_s: float = 60.0,
         seed: Path | None = None,
         kept: bool = False,
-        lower_anew: bool = False,
         task: Task = Task.PLAN,
     ) -> Ended:
         text = PROLOGUE + textwrap.dedent(program)
         for name in ("BOOTSTRAP", "PROGRAM_BOOTSTRAP"):
             self._monkeypatch.setattr(children, name, Text(text))
         job = Job(task=task, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
-        caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept, lower_anew=lower_anew)
+        caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept)
         return children.run(job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
 
 
@@ -227,27 +226,6 @@ def test_kept_caches_are_found_warm_by_the_next_child_and_the_probes_files_are_n
 
     assert (first, laboratory.log.read_text(encoding="utf-8")) == ("['isa.so']\n", "['graph', 'isa.so']\n")
     assert not (tmp_path / "caches").exists()
-
-
-def test_one_that_lowers_anew_finds_machine_code_and_no_graphs_and_leaves_those_of_before(
-    laboratory: Laboratory,
-) -> None:
-    add = """
-        cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
-        print(sorted(os.listdir(cache)) if os.path.exists(cache) else "cold", flush=True)
-        for name in ("ab", "fxgraph", "aotautograd"):
-            os.makedirs(f"{cache}/{name}", exist_ok=True)
-            open(f"{cache}/{name}/{len(os.listdir(f'{cache}/{name}'))}-{name}", "w").close()
-        print(*(len(os.listdir(f"{cache}/{name}")) for name in ("ab", "fxgraph", "aotautograd")), flush=True)
-        send(event="done")
-    """
-    seen = []
-    for lower_anew in (False, True, False):
-        laboratory.run(add, kept=True, lower_anew=lower_anew)
-        seen.append(laboratory.log.read_text(encoding="utf-8").splitlines())
-
-    every = str(["ab", "aotautograd", "fxgraph"])
-    assert seen == [["cold", "1 1 1"], ["['ab']", "2 1 1"], [every, "3 2 2"]]
 
 
 def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,21 @@ def test_a_torch_that_does_not_count_is_told(monkeypatch: pytest.MonkeyPatch) ->
         assert Scheduler.codegen_extern_call is before
 
     assert "does not say which kernels lack provenance" in watch.unavailable
+
+
+def test_another_process_finds_the_graphs_that_were_compiled_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    found = []
+    for listener in (KernelProvenance(PROJECT), nullcontext()):
+        torch._dynamo.reset()
+        counters.clear()
+        with listener:
+            torch.compile(lambda x: (x.sin() + 1).relu())(torch.ones(33))
+        caches = counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"]
+        found.append(caches)
+
+    assert found == [(0, 0), (1, 1)]

@@ -12,7 +12,7 @@ from kgprof import progress
 from kgprof.analysis.redaction import Redactor
 from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
 from kgprof.model import Exit, Options, PassName, PrivateNames, Skipped, encode_json
-from kgprof.model.roofline import Ceilings, CeilingSamples
+from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
 from kgprof.record.children import Ended

@@ -35,7 +35,7 @@ class Children:
         self.caches: list[tuple[str, bool]] = []
         self.phases: list[str] = []
         self.results: list[str] = []
-        self.lowered_anew: list[tuple[str, bool, bool]] = []
+        self.probed_on: list[tuple[str, bool]] = []
         self._ends = ends or {}
 
     def expect(self, runs: object, passes: object) -> None:
@@ -57,7 +57,7 @@ class Children:
         if job.task is Task.MEASURE:
             others["caches"].folder.mkdir(exist_ok=True)
         if job.task is Task.PROBE:
-            self.lowered_anew.append((others["caches"].folder.name, others["caches"].lower_anew, job.code_cached))
+            self.probed_on.append((others["caches"].folder.name, job.code_cached))
         ended = self._ends.get(what, OK)
         if ended.outcome == "ok":
             self._write(job, job.key)
@@ -125,7 +125,7 @@ def test_one_round_starts_nothing_more_and_keeps_no_caches(tmp_path: Path, monke
     assert [run.rounds for run in recordings.load(folder).runs] == [(), ()]
 
 
-def test_the_second_process_of_a_run_finds_the_machine_code_of_the_first_and_the_rounds_find_all(
+def test_the_second_process_of_a_run_and_its_rounds_find_what_the_first_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rounds, kept in ((1, [True, True]), (2, [True, True, False, False])):
@@ -133,7 +133,7 @@ def test_the_second_process_of_a_run_finds_the_machine_code_of_the_first_and_the
 
         recorded(children, tmp_path / str(rounds), monkeypatch, rounds, passes)
 
-        assert children.lowered_anew == [("caches-0", True, True), ("caches-1", True, True)]
+        assert children.probed_on == [("caches-0", True), ("caches-1", True)]
         assert children.caches == [(f"caches-{index % 2}", keep) for index, keep in enumerate(kept)]
 
 

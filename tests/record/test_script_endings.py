@@ -21,10 +21,7 @@ import torch
 
 double = torch.compile(lambda x: x * 2)
 triple = torch.compile(lambda x: x * 3)
-for _ in range(3):
-    double(torch.ones(8))
-    triple(torch.ones(8))
-print(double(torch.ones(1)).item(), triple(torch.ones(1)).item(), flush=True)
+print(double(torch.ones(8)).sum().item(), triple(torch.ones(8)).sum().item(), flush=True)
 """
 OPEN_EXECUTORS = """
 import time

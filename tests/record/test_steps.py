@@ -143,6 +143,22 @@ def test_where_nothing_is_compiled_or_trained_a_call_of_the_outermost_module_is_
     assert (steps.counts[M], steps.chosen, module_hooks()) == (4, M, 0)
 
 
+def test_transforms_of_single_items_and_a_loss_are_modules_and_no_steps() -> None:
+    class Halved(torch.nn.Module):
+        def forward(self, item: torch.Tensor) -> torch.Tensor:
+            return item / 2
+
+    transform, model, loss = torch.nn.Sequential(Halved()), torch.nn.Linear(2, 2), torch.nn.MSELoss()
+    steps = Steps()
+
+    with listening([StepMarks(steps)]):
+        for _ in range(3):
+            batch = torch.stack([transform(torch.ones(2)) for _ in range(8)])
+            loss(model(batch), batch)
+
+    assert steps.counts[M] == 3
+
+
 def test_the_hook_on_modules_is_gone_before_anything_is_compiled_or_trained() -> None:
     model, steps = torch.nn.Linear(2, 2), Steps()
 

@@ -101,6 +101,7 @@ def test_no_case_that_could_be_run_is_said_with_its_reason() -> None:
     page = capture_sheet(report(result(CaptureOutcome.NOT_APPLICABLE, why="no CUDA device")))
 
     assert (page.status, page.verdict) == (m.VerdictStatus.INCONCLUSIVE, "No case could be run: no CUDA device.")
+    assert (page.sections, page.pictures) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from kgprof.model import ComparedMetric, MetricVerdict, RunKey, Skipped
+from kgprof.model import ComparedMetric, MetricVerdict, Profile, RunKey, Skipped
 from kgprof.render import compare_words
-from kgprof.render.chart import Bars
-from kgprof.render.compare_part import ComparePart, compare_part
+from kgprof.render.breakdown import Bars
+from kgprof.render.compare_part import compare_part
 from kgprof.render.html import LEVELS, Html
-from kgprof.render.table import Table
+from kgprof.render.limits import Limits
+from kgprof.render.table import Table, bounded
 from tests.render import profiles
 from tests.render.tables import texts
 
 RUN = RunKey(strategy="fused", mode="default")
 
 
-def part() -> ComparePart:
-    found = compare_part(profiles.comparison(), {"read000": "KGP201-read000"}, LEVELS[0])
-    assert found is not None
-    return found
+def part(profile: Profile | None = None, limits: Limits = LEVELS[0]) -> SimpleNamespace:
+    shown = profile or profiles.comparison()
+    assert shown.comparison is not None
+    found = compare_part(shown, shown.comparison, {"read000": "KGP201-read000"}, limits)
+    return SimpleNamespace(**bounded(found, limits))
 
 
 def metric(**given: object) -> ComparedMetric:
@@ -32,7 +35,6 @@ def metric(**given: object) -> ComparedMetric:
 
 
 def test_without_a_comparison_there_is_no_such_part() -> None:
-    assert compare_part(profiles.clean(), {}, LEVELS[0]) is None
     assert 'id="compare"' not in Html().render(profiles.clean())
 
 
@@ -134,9 +136,8 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
     runs = tuple(msgspec.structs.replace(run, explained_us=0.0) for run in found.comparison.runs[:1])
     comparison = msgspec.structs.replace(found.comparison, causes=causes, runs=runs)
 
-    shown = compare_part(msgspec.structs.replace(found, comparison=comparison), {}, LEVELS[0])
+    shown = part(msgspec.structs.replace(found, comparison=comparison))
 
-    assert shown is not None
     assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
     assert shown.accounts == (
         "Effect on step time unknown: no trace of base",
@@ -185,16 +186,14 @@ def test_findings_stand_by_status_what_fails_first() -> None:
 
 def test_a_page_that_has_no_room_keeps_the_kinds() -> None:
     bare = replace(LEVELS[0], kernel_rows=0)
-    found = compare_part(profiles.comparison(), {}, bare)
-    assert found is not None
+    found = part(limits=bare)
 
     tables = [block for block in found.runs[0].blocks if isinstance(block, Table)]
     assert [table.columns[0].name for table in tables][:3] == ["the window", "kind", "compile stage"]
 
 
 def test_environments_that_differ_are_said_in_the_first_lines() -> None:
-    found = compare_part(profiles.other_machine(), {}, LEVELS[0])
-    assert found is not None
+    found = part(profiles.other_machine())
 
     assert found.comparability == "The environments differ in 2 facts, so times are not compared."
     assert texts(found.differences[0]) == (

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from kgprof.model import Economics, Skipped
 from kgprof.render import by_name
 from kgprof.render.economics_table import HEADINGS, economics_table, sentences
+from kgprof.render.finding_list import finding_list
+from kgprof.render.first_screen import first_screen
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import texts
 
 LIMITS = LEVELS[0]
+
+
+@pytest.mark.parametrize(("verdict", "tile"), [("not observed", "2 compilations"), ("never", "not paid back")])
+def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(verdict: str, tile: str) -> None:
+    profile = profiles.watched()
+    compiled = next(run for run in profile.runs if isinstance(run.economics, Economics))
+    assert isinstance(compiled.economics, Economics)
+    economics = replace(compiled.economics, cold=Skipped(reason="not known"), verdict=verdict)
+    alone = replace(profile, runs=(replace(compiled, economics=economics),), findings=())
+
+    screen = first_screen(alone, finding_list(alone, LIMITS), LIMITS)
+
+    assert tile in {each.below for each in screen.tiles if each.label == "First call"}.pop()
+    assert screen.bars == ()
 
 
 def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> None:

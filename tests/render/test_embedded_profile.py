@@ -14,8 +14,9 @@ import pytest
 from kgprof.errors import InputError
 from kgprof.model import PROFILE_SCHEMA_VERSION, KernelBreakdown, LogExcerpt, Profile, Skipped
 from kgprof.render import embedded_profile
-from kgprof.render.embedded_profile import LONG, Share
+from kgprof.render.embedded_profile import LONG
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
+from kgprof.render.limits import Share
 from tests.render import profiles
 
 

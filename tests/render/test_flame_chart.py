@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kgprof.model import FlameGraph, RunReport, Skipped
 from kgprof.render import by_name
-from kgprof.render.flame_chart import flame_folds, short_name
+from kgprof.render.flame_chart import Icicle, flame_folds, short_name
 from kgprof.render.html import LEVELS
-from kgprof.render.icicle import Icicle
 from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import flame

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kgprof.compare.flame_diff import flame_difference
 from kgprof.model import Presence, RunComparison
 from kgprof.render import by_name
-from kgprof.render.flame_chart import (
-    change,
-    differing,
-    flame_difference_folds,
-    style_of,
-)
+from kgprof.render.flame_chart import Icicle, change, differing, flame_difference_folds, style_of
 from kgprof.render.html import LEVELS
-from kgprof.render.icicle import Icicle
 from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import SLOWER, flame

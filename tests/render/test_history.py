@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from kgprof.compare import CompareSettings
-from kgprof.compare.history import history
+from kgprof.compare import CompareSettings, history
 from kgprof.model import History, VerdictStatus
 from kgprof.render import sheet as printers
 from kgprof.render.compare_words import MINUS

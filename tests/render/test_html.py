@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import re
 import subprocess
@@ -17,14 +16,14 @@ import msgspec
 import pytest
 
 from kgprof.model import LogExcerpt, Profile, Skipped
-from kgprof.render import html, page, resources
-from kgprof.render.embedded_profile import Share, packed
+from kgprof.render import html, page
+from kgprof.render.embedded_profile import packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
 from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits
+from kgprof.render.limits import Limits, Share
 from tests.render import profiles
 
-TEMPLATES = sorted(Path(str(resources.directory("templates"))).rglob("*.jinja"))
+TEMPLATES = sorted(Path(str(html.directory("templates"))).rglob("*.jinja"))
 
 
 def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None:
@@ -43,7 +42,7 @@ def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None
 
 def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", Html().render(profiles.clean()), re.DOTALL)
-    source = (resources.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
+    source = (html.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
 
     assert len(script.encode()) < 36_000
     code = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("//")]
@@ -83,7 +82,7 @@ def test_importing_the_renderers_costs_neither_jinja2_nor_rich() -> None:
 
 
 def test_each_level_holds_no_more_than_the_one_before() -> None:
-    for larger, smaller in pairwise(dataclasses.astuple(limits) for limits in LEVELS):
+    for larger, smaller in pairwise(msgspec.structs.astuple(limits) for limits in LEVELS):
         assert all(before >= after for before, after in zip(larger, smaller, strict=True))
         assert larger != smaller
 

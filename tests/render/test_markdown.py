@@ -9,8 +9,7 @@ import pytest
 
 from kgprof.analysis.redaction import redacted
 from kgprof.model import Level, PrivateNames, Profile
-from kgprof.render.comment import code, prose
-from kgprof.render.markdown import Markdown
+from kgprof.render.markdown import Markdown, code, prose
 from tests.render import profiles
 
 

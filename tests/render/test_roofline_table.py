@@ -12,8 +12,7 @@ from kgprof.render.html import Html
 from kgprof.render.kernel_table import kernel_folds
 from kgprof.render.limits import Limits
 from kgprof.render.markdown import Markdown
-from kgprof.render.roofline_chart import Scatter
-from kgprof.render.roofline_table import roofline_blocks, roofline_table, sentence, unplaced
+from kgprof.render.roofline_table import Scatter, roofline_blocks, roofline_table, sentence, unplaced
 from kgprof.render.table import Cell, Fold, Small, missing
 from kgprof.render.text import Text
 from tests.render import profiles

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,12 @@ def recorded(name: str, installed: Path, folder: Path, passes: tuple[m.PassName,
     return done.folder
 
 
+@pytest.fixture(scope="module")
+def once(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The Recording of a program, made when it is first asked for."""
+    return cache(lambda name: recorded(name, installed, tmp_path_factory.mktemp(name)))
+
+
 def marked(path: Path) -> list[Read]:
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
     found = ((number, MARK.search(line)) for number, line in lines)
@@ -79,12 +87,12 @@ def found_in(folder: Path) -> list[Read]:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_the_lines_that_would_wait_on_a_gpu_are_found_and_no_other(path: Path, installed: Path, tmp_path: Path) -> None:
-    assert found_in(recorded(path.stem, installed, tmp_path)) == marked(path)
+def test_the_lines_that_would_wait_on_a_gpu_are_found_and_no_other(path: Path, once: Callable[[str], Path]) -> None:
+    assert found_in(once(path.stem)) == marked(path)
 
 
-def test_a_read_in_a_library_names_its_line_and_the_way_there(installed: Path, tmp_path: Path) -> None:
-    profile = analyse(recordings.load(recorded("graph_attention", installed, tmp_path)))
+def test_a_read_in_a_library_names_its_line_and_the_way_there(once: Callable[[str], Path]) -> None:
+    profile = analyse(recordings.load(once("graph_attention")))
 
     (found,) = [one for one in profile.findings if one.library is not None]
     assert found.location is not None

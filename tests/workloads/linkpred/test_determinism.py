@@ -48,8 +48,20 @@ def test_the_problem_has_every_class_deep_proofs_and_drops() -> None:
     assert any(truth.dropped)
 
 
-@pytest.mark.parametrize("batch_size", [7, 64, 256, 400])
-@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+def kinds_and_sizes() -> list[object]:
+    """torch.cond compiles each of its branches again for every size, so two of its sizes are left to the long tests."""
+    return [
+        pytest.param(
+            kind,
+            size,
+            id=f"{kind.name}-{size}",
+            marks=[pytest.mark.long] if kind is TorchCond and size in (64, 256) else [],
+        )
+        for kind, size in product(KINDS, (7, 64, 256, 400))
+    ]
+
+
+@pytest.mark.parametrize(("kind", "batch_size"), kinds_and_sizes())
 def test_any_batch_size(kind: type[SlotStrategy], batch_size: int) -> None:
     """320 candidates: 7 and 64 are fewer, 400 are more."""
     found = evaluate(workload("--batch-size", str(batch_size)), kind).found

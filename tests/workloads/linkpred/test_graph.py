@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgprof.errors import EXIT_USAGE, InputError
-from kgprof.render.resources import directory
+from kgprof.render.html import directory
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build, load_directory
 from kgprof.workloads.linkpred.rules import Rule, RuleFormat, parse_rule, quoted
 

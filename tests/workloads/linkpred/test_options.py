@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgprof.errors import EXIT_USAGE, InputError, UsageError
-from kgprof.render.resources import directory
+from kgprof.render.html import directory
 from kgprof.workloads.linkpred import options
 from kgprof.workloads.linkpred.options import LinkpredOptions, help_text, load_graph, parse
 

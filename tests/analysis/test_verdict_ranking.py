@@ -1,0 +1,231 @@
+"""What the first line says of the fastest run, and when it says that these times cannot tell."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.analysis.verdict import APART, Remark, fastest
+from kgprof.measures.times import NOISY
+from kgprof.model import (
+    Exit,
+    RoundRecord,
+    RunKey,
+    RunRecord,
+    Speedup,
+    TimedRound,
+    TimingPass,
+    Verdict,
+)
+from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, recording, run
+from tests.render.profiles import kernels_of
+
+COND = RunKey(strategy="torch_cond", mode="default")
+KERNELS = kernels_of(FUSED, "cuda")
+BOTH_EQUAL = agreement(agreed(EAGER), agreed(FUSED))
+
+
+def ranked(*records: RunRecord, baseline: RunKey | None = EAGER) -> Remark:
+    return fastest(analyse(recording(*records, baseline=baseline)).runs, baseline)
+
+
+def in_rounds(record: RunRecord, *evaluation_s: float) -> RunRecord:
+    """Timed in further processes."""
+    further = (
+        TimedRound(first_call_s=1.0, graphs_from_cache=1, graphs_compiled=0, timing=timing(s)) for s in evaluation_s
+    )
+    ended = Exit(outcome="ok", exit_code=0)
+    records = (RoundRecord(number=number, exit=ended, measured=one) for number, one in enumerate(further, start=2))
+    return msgspec.structs.replace(record, rounds=tuple(records))
+
+
+def timing(evaluation_s: float) -> TimingPass:
+    return TimingPass(clock="perf_counter", step_us=((1000.0,) * 3,), evaluation_s=(evaluation_s,))
+
+
+def timed(record: RunRecord, *evaluation_s: float, slow_first: float | None = None) -> RunRecord:
+    assert isinstance(record.timing, TimingPass)
+    timing = msgspec.structs.replace(record.timing, evaluation_s=evaluation_s, slow_first=slow_first)
+    return msgspec.structs.replace(record, timing=timing)
+
+
+def stepping(key: RunKey, *step_us: float) -> RunRecord:
+    """Without evaluations; with just these steps."""
+    record = run(key, evaluation_s=None, unfinished=None)
+    assert isinstance(record.timing, TimingPass)
+    return msgspec.structs.replace(record, timing=msgspec.structs.replace(record.timing, step_us=(step_us,)))
+
+
+# ---------------------------------------------------------------- a winner
+
+
+def test_the_verdict_answers_in_a_sentence_and_says_how_far_to_trust_it() -> None:
+    found = analyse(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=BOTH_EQUAL)).verdict
+
+    assert found == Verdict(
+        status="ok",
+        text="fused.default is fastest: 2.50× faster than batched.eager (2.00 vs 5.00 ms/candidate)",
+        trust="one process each; results equal; all 100 candidates finished",
+    )
+
+
+def test_the_gain_over_the_runner_up_stands_beside_that_over_the_baseline() -> None:
+    found = ranked(run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.1), run(COND, evaluation_s=0.2))
+
+    assert found.text == (
+        "fused.default is fastest: 9.00× faster than batched.eager (1.00 vs 9.00 ms/candidate) and 2.00× faster than "
+        "torch_cond.default"
+    )
+
+
+def test_a_baseline_that_is_the_fastest_is_compared_with_the_next() -> None:
+    found = ranked(run(EAGER, evaluation_s=0.1), run(FUSED, evaluation_s=0.5))
+
+    assert (found.status, found.text) == (
+        "ok",
+        "batched.eager is fastest: 5.00× faster than fused.default (1.00 vs 5.00 ms/candidate)",
+    )
+
+
+def test_a_workload_without_evaluations_is_ranked_by_its_step() -> None:
+    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((EAGER, 1234.5), (FUSED, 400.0))]
+
+    assert "3.09× faster than batched.eager (0.400 vs 1.23 ms/step)" in ranked(*runs).text
+
+
+def test_an_evaluation_that_counts_nothing_is_ranked_by_its_whole_time() -> None:
+    # given: the fewer steps of fused take longer each
+    eager = run(EAGER, step_us=500.0, evaluation_s=0.5, unfinished=None)
+    fused = run(FUSED, step_us=900.0, evaluation_s=0.2, unfinished=None)
+
+    profile = analyse(recording(eager, fused))
+
+    assert "2.50× faster than batched.eager (0.200 vs 0.500 s/evaluation)" in profile.verdict.text
+    assert isinstance(profile.runs[1].speedup, Speedup)
+    assert (profile.runs[1].speedup.ratio, profile.runs[1].speedup.basis) == (pytest.approx(2.5), "whole evaluation")
+
+
+def test_a_slow_first_evaluation_is_a_note_where_all_samples_lie_apart() -> None:
+    found = ranked(run(EAGER, evaluation_s=0.9), timed(run(FUSED), 0.32, 0.2, 0.2, slow_first=1.6))
+
+    assert found.status == "ok"
+    assert "fused.default is fastest" in found.text
+    assert any("first evaluation took 1.60 times" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("step_us", "notes"), [((900.0, 1000.0, 1100.0), 0), ((900.0, 1000.0, 30_000.0), 1)])
+def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(step_us: tuple[float, ...], notes: int) -> None:
+    found = ranked(stepping(FUSED, *step_us))
+
+    assert found.text == "fused.default takes 1.00 ms/step"
+    assert len([note for note in found.notes if "the machine was busy" in note]) == notes
+
+
+# ---------------------------------------------------------------- over several processes
+
+
+def test_the_figures_are_of_all_rounds() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = ranked(in_rounds(eager, 0.51, 0.49), in_rounds(fused, 0.24, 0.23))
+
+    assert "(2.30 vs 5.00 ms/candidate)" in found.text  # the first process of fused alone took 2.00
+    assert found.notes == ("3 processes each",)
+
+
+def test_rounds_rank_what_is_closer_than_one_process_each_could() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.45)
+
+    found = ranked(in_rounds(eager, 0.51, 0.49), in_rounds(fused, 0.46, 0.44))
+
+    assert (found.status, found.text.partition(":")[0]) == ("ok", "fused.default is fastest")
+
+
+def test_rounds_that_overlap_rank_nothing() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = ranked(in_rounds(eager, 0.51, 0.3), in_rounds(fused, 0.35, 0.19))
+
+    assert found.status == "inconclusive"
+    assert "their processes overlap" in found.text
+
+
+# ---------------------------------------------------------------- nothing to rank by
+
+
+@pytest.mark.parametrize(
+    ("factor", "status"), [(APART - 0.1, "inconclusive"), (APART + 0.1, "ok")], ids=["close", "apart"]
+)
+def test_one_process_each_ranks_only_what_is_far_apart(factor: float, status: str) -> None:
+    runs = stepping(EAGER, *[1000.0 * factor] * 9), stepping(FUSED, *[1000.0] * 9)
+
+    found = ranked(*runs)
+
+    assert found.status == status
+    assert ("--rounds 3" in found.text) == (status == "inconclusive")
+
+
+def test_times_that_vary_too_much_rank_nothing_however_far_apart_they_are() -> None:
+    noisy = stepping(FUSED, *[100.0 * NOISY * 1.1 if i % 2 else 100.0 for i in range(20)])
+
+    found = ranked(stepping(EAGER, *[9000.0] * 20), noisy)
+
+    assert found.status == "inconclusive"
+    assert "the times of fused.default varied 2.20× within one process: the machine was busy" in found.text
+
+
+@pytest.mark.parametrize("once", ["baseline", "fastest"])
+def test_one_evaluation_is_not_enough_to_rank(once: str) -> None:
+    eager = timed(run(EAGER), *([0.5] if once == "baseline" else [0.5, 0.51]))
+    fused = timed(run(FUSED), *([0.2] if once == "fastest" else [0.2, 0.21, 0.19]))
+
+    found = ranked(eager, fused)
+
+    assert found.status == "inconclusive"
+    assert "measured once (n = 1)" in found.text
+
+
+def test_times_that_overlap_and_are_as_good_as_equal_are_level() -> None:
+    found = ranked(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.48))
+
+    assert (found.status, found.text) == (
+        "ok",
+        "fused.default and batched.eager are level: fused.default took 4.80 ms/candidate, batched.eager 5.00 "
+        "ms/candidate",
+    )
+
+
+def test_times_that_overlap_and_are_not_equal_are_inconclusive() -> None:
+    found = ranked(timed(run(EAGER), 0.5, 0.38, 0.6), timed(run(FUSED), 0.4, 0.3, 0.45))
+
+    assert found.status == "inconclusive"
+    assert "their spreads overlap (3.00 to 4.50 vs 3.80 to 6.00 ms/candidate)" in found.text
+
+
+def test_runs_beside_the_winner_that_cannot_be_told_from_it_share_the_first_place() -> None:
+    found = ranked(run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.39), run(COND, evaluation_s=0.4))
+
+    assert found.status == "ok"
+    assert found.text.startswith("fused.default and torch_cond.default are fastest: 2.31× faster than batched.eager")
+    assert any("cannot be told apart: their spreads overlap" in note for note in found.notes)
+
+
+def test_a_run_with_less_gpu_work_and_a_longer_step_is_pointed_at() -> None:
+    best = RunKey(strategy="batched", mode="reduce-overhead")
+    profile = analyse(
+        recording(*(stepping(key, *[us] * 9) for key, us in ((EAGER, 9e3), (COMPILED, 4e3), (best, 1e3))))
+    )
+    work = {EAGER: 100.0, COMPILED: 70.0, best: 90.0}
+    runs = [
+        msgspec.structs.replace(each, kernels=msgspec.structs.replace(KERNELS, busy_us=work[each.key] * 5, steps=5))
+        for each in profile.runs
+    ]
+
+    found = fastest(runs, EAGER)
+
+    assert found.text.startswith("batched.reduce-overhead is fastest")
+    assert [note for note in found.notes if "less GPU work" in note] == [
+        "batched.default has less GPU work per step (70.0 vs 90.0 µs of batched.reduce-overhead), so its longer time "
+        "comes from the CPU or from chance in that process"
+    ]

@@ -1,0 +1,238 @@
+"""A child that is forked from a process with torch is what a new process would have been, and ends as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kgprof import progress
+from kgprof.model import Exit, MemoryPass, Options, Outcome, PassName, TensorRecords
+from kgprof.reading import layout, recordings
+from kgprof.record import children, fork_server, recorder
+from kgprof.record.children import Caches, Ended
+from kgprof.record.job import Job, Task
+from tests.cli.test_endings import left
+from tests.record.test_children import is_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
+
+NEW, FORKED = "kgprof.record.child", "kgprof.record.fork_server"
+FACTS = """
+import gc, json, logging, os, random, signal, stat, sys, threading
+import numpy, torch
+def stream(one):
+    kind = os.fstat(one.fileno()).st_mode
+    return [one.encoding, one.errors, one.line_buffering, one.isatty(), stat.S_ISFIFO(kind), stat.S_ISCHR(kind)]
+ours = [h for l in logging.root.manager.loggerDict.values() for h in getattr(l, "handlers", ()) if hasattr(h, "stream")]
+facts = dict(
+    argv=sys.argv, flags=str(sys.flags), path=sys.path, cwd=os.getcwd(), environment=dict(os.environ),
+    leads=os.getsid(0) == os.getpid() == os.getpgid(0), parent=os.getppid(), stdin=os.read(0, 1).decode(),
+    streams=[stream(sys.stdout), stream(sys.stderr)], same=os.path.sameopenfile(1, 2),
+    logs_to_stderr=all(h.stream is sys.stderr for h in ours), umask=os.umask(0o22), threads=threading.active_count(),
+    signals={n.name: str(signal.getsignal(n)) for n in signal.Signals if n.name != "SIGUSR1"}, gc=gc.isenabled(),
+    drawn=[random.random(), float(numpy.random.rand()), float(torch.rand(()))], grad=torch.is_grad_enabled(),
+    math=torch.get_num_threads(), inherited=[n for n in map(int, os.listdir("/proc/self/fd")) if n > 2
+        and os.path.exists(f"/proc/self/fd/{n}") and os.get_inheritable(n)],
+)
+facts["environment"] = {k: v for k, v in facts["environment"].items() if k != "KGPROF_OUT"}
+with open(os.environ["KGPROF_OUT"], "a") as out:
+    out.write(json.dumps([os.getpid(), sys.modules["__main__"].main.__module__, facts]) + "\\n")
+def step(): return torch.ones(2)
+"""
+
+
+class Plans:
+    """Runs PLAN of a workload in a file; ``facts`` are what its children have written down."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self._out = folder, folder / "facts.jsonl"
+        monkeypatch.setenv("KGPROF_OUT", str(self._out))
+
+    def run(self, program: str, timeout_s: float = 120.0) -> Ended:
+        file = self.folder / "w.py"
+        file.write_text(textwrap.dedent(program), encoding="utf-8")
+        job = Job(
+            task=Task.PLAN,
+            options=Options(workload=f"{file}:step", timeout_s=timeout_s),
+            parent_pid=os.getpid(),
+            answer=str(self.folder / "plan.json"),
+        )
+        caches = Caches(folder=self.folder / "caches")
+        return children.run(job, scratch=self.folder, log=self.log, caches=caches)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.txt"
+
+    @property
+    def facts(self) -> list[tuple[int, str, dict[str, Any]]]:
+        """The process, the module that began it, and what it saw."""
+        return [tuple(json.loads(line)) for line in self._out.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plans:
+    return Plans(tmp_path, monkeypatch)
+
+
+def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
+    new = plans.run(FACTS)
+    with fork_server.imports_shared():
+        ended = [plans.run(FACTS) for _ in range(2)]
+
+    assert [one.exit.outcome for one in (new, *ended)] == [Outcome.OK] * 3
+    (_, _, expected), *forked = plans.facts
+    assert [began for _, began, _ in plans.facts] == [NEW, FORKED, FORKED]
+    assert len({pid for pid, _, _ in plans.facts}) == 3  # the server itself has not imported the workload
+    assert expected["parent"] == os.getpid()
+    assert [facts for _, _, facts in forked] == [expected] * 2
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
+def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
+    with fork_server.imports_shared():
+        dead = plans.run(f"import os, signal; os.kill(os.getpid(), signal.{name})").exit
+        after = plans.run(FACTS).exit
+
+    assert (dead.outcome, dead.message, dead.exit_code) == (Outcome.KILLED, name, -signal.Signals[name])
+    assert (after.outcome, plans.facts[0][1]) == (Outcome.OK, FORKED)
+
+
+def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plans) -> None:
+    with fork_server.imports_shared():
+        ended = plans.run("import atexit; atexit.register(print, 'at the end'); print('here'); 1 / 0")
+
+    log = plans.log.read_text(encoding="utf-8")
+    assert ended.exit.outcome is Outcome.RAISED
+    assert ended.failed is not None
+    assert "ZeroDivisionError" in ended.failed.message
+    assert log.index("here") < log.index("ZeroDivisionError") < log.rindex("at the end")
+
+
+def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plans: Plans) -> None:
+    program = """
+        import os, subprocess, sys, time
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+        print("pids", os.getpid(), left.pid, flush=True)
+        def hanging(): time.sleep(3600)
+        hanging()
+    """
+    with fork_server.imports_shared():
+        ended = plans.run(program, timeout_s=20.0)
+
+    log = plans.log.read_text(encoding="utf-8")
+    pids = next(line for line in log.splitlines() if line.startswith("pids")).split()[1:]
+    assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.TIMED_OUT, -signal.SIGTERM)
+    assert "in hanging" in log
+    assert all(is_gone(int(pid)) for pid in pids)
+
+
+def test_ctrl_c_ends_it(plans: Plans) -> None:
+    def press() -> None:
+        until = time.monotonic() + 120
+        while not (plans.log.exists() and b"here" in plans.log.read_bytes()) and time.monotonic() < until:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    with fork_server.imports_shared():
+        ended = plans.run("import time; print('here', flush=True); time.sleep(3600)")
+    pressing.join()
+
+    assert ended.interrupted
+    assert (ended.exit.outcome, ended.exit.message) == (Outcome.INTERRUPTED, "Ctrl-C")
+
+
+def test_a_server_that_is_gone_and_another_environment_cost_an_import(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fork_server.imports_shared():
+        plans.run(FACTS)
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read while torch is imported
+        plans.run(FACTS)
+        monkeypatch.undo()
+        monkeypatch.setenv("KGPROF_OUT", str(plans.folder / "facts.jsonl"))
+        (server,) = (one.process for one in fork_server._servers)
+        assert server is not None
+        server.kill()
+        ended = plans.run(FACTS)
+
+    assert ended.exit.outcome is Outcome.OK
+    assert [(began, facts["environment"].get("OMP_NUM_THREADS") == "3") for _, began, facts in plans.facts] == [
+        (FORKED, False),
+        (NEW, True),
+        (NEW, False),
+    ]
+
+
+def test_nothing_is_left_of_a_kgprof_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "w.py").write_text("import time; open('here', 'w').close(); time.sleep(3600)", encoding="utf-8")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "kgprof", "profile", "w.py:step", "-o", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(Path(children.HOME))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 120
+    while not (tmp_path / "here").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    began = left(tmp_path)
+
+    running.kill()
+    running.wait()
+
+    until = time.monotonic() + 20
+    while left(tmp_path) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(began) >= 3  # kgprof, the server and the child
+    assert left(tmp_path) == []
+
+
+COMPILED = """
+import json, os, sys
+import torch
+def step():
+    return compiled(torch.ones(64))
+@torch.compile
+def compiled(x):
+    return (x.sin() + 1).relu() * 2
+from torch._inductor import config
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print("FACTS", json.dumps([cache_dir() == os.environ["TORCHINDUCTOR_CACHE_DIR"], os.getppid(),
+    sys.modules["__main__"].main.__module__]), flush=True)
+"""
+
+
+def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path: Path) -> None:
+    file = tmp_path / "w.py"
+    file.write_text(COMPILED, encoding="utf-8")
+    options = Options(
+        workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING, PassName.MEMORY)
+    )
+
+    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+
+    said = [json.loads(line.partition(" ")[2]) for line in run.log.splitlines() if line.startswith("FACTS")]
+    assert said == [[True, os.getpid(), FORKED]] * 2
+    assert msgspec.structs.replace(run.exit, elapsed_s=0.0) == Exit(outcome=Outcome.OK, exit_code=0)
+    kernels = json.loads((layout.run_folder(tmp_path / layout.FOLDER, run.key) / layout.KERNEL_ORIGINS).read_bytes())
+    lines = {line["line"] for origin in kernels["origins"] for line in origin["lines"]}
+    assert COMPILED.splitlines().index("    return (x.sin() + 1).relu() * 2") + 1 in lines
+    assert isinstance(run.memory, MemoryPass)
+    assert isinstance(run.memory.tensors, TensorRecords)
+    assert (run.memory.code_cached, len(run.memory.tensors.graphs)) == (True, 1)
