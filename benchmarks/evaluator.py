@@ -4,7 +4,7 @@
     python benchmarks/evaluator.py ../old:fused.default levels.default --queries 20 --rounds 3 -o cpu.json
     python benchmarks/evaluator.py levels.default fused.default --batch-sizes 64,256,1024,4096,16384 --max-atoms 21
 
-``FOLDER:strategy.mode`` runs the code of another checkout, ``strategy.mode+first-look=tf32`` gives that run an
+``FOLDER:strategy.mode`` runs the code of another checkout, ``strategy.mode+first-look=float16`` gives that run an
 option. Each run has a process of its own, ``--rounds`` of them in turn with the other runs', and is written as soon
 as it is there; a later call goes on where the last one stopped, and starts over if the question differs. A process
 first evaluates once, which compiles and warms up, then ``--samples`` times. A run that failed or ran past
@@ -133,11 +133,12 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         session = of.prepare(RunKey(strategy=strategy, mode=mode), torch.device(given.device))
     except KgprofError as error:
         sys.exit(str(error))
-    seconds = []
+    seconds, cpu_seconds = [], []
     for _ in range(1 + given.samples):
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         evaluated = session.evaluate(lambda: None)  # ends by copying the results to the CPU, so it awaits the GPU
         seconds.append(time.perf_counter() - began)
+        cpu_seconds.append(time.process_time() - cpu_began)
     result = session.result()
     size = len(result["outcome"])
     classes = dict(zip(CLASSES, np.bincount(result["outcome"], minlength=len(CLASSES)).tolist(), strict=True))
@@ -147,6 +148,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "candidates": size,
         "finished": size - classes["unfinished"],
         "samples": samples,
+        "cpu_ms_per_candidate": statistics.median(cpu_seconds[1:]) * 1e3 / size,  # the process's own, on any machine
         "first_evaluation_s": seconds[0],
         "steps": evaluated.steps,
         "sha256": hashlib.sha256(result["outcome"].tobytes() + result["steps"].tobytes()).hexdigest(),

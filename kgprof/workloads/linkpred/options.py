@@ -25,7 +25,7 @@ DTYPES = ("float64", "float32")
 LAYOUTS = ("queue", "transposed")
 TRANSPOSED = LAYOUTS[1]
 PARTS = ("step", "engine", "policy")
-FIRST_LOOKS = ("none", "tf32")
+FIRST_LOOKS = ("none", "float16")
 SELECTIONS = ("most-bound", "leftmost")
 HELP_COMMAND = "kgprof profile linkpred -- --help"
 HELP_WIDTH = 100
@@ -56,7 +56,7 @@ class LinkpredOptions:
     compile: str = PARTS[0]  # what a compiled mode compiles
     choices: int = 4  # of each candidate in one call of `stepped`
     mark_steps: bool = False  # torch.compiler.cudagraph_mark_step_begin before each step
-    first_look: str = FIRST_LOOKS[0]  # of `levels`: what a choice is made in where its gap is wide enough
+    first_look: str = FIRST_LOOKS[0]  # of `levels`: what children are scored in before float32
     fact_fanout: int | None = None  # None: the most facts that one goal matches in the data
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"
@@ -296,7 +296,7 @@ _COMMAND = click.Command(
         _option(
             "first_look",
             "|".join(FIRST_LOOKS),
-            "Strategy levels: score in TF32 first, and again in float32 where that could choose differently.",
+            "Strategy levels: score in float16 first, then in float32 the children that could still win.",
             kind=click.Choice(FIRST_LOOKS),
         ),
         _option(

@@ -155,6 +155,18 @@ def choose(logits: Tensor) -> Choice:
     return Choice(winners.amin(1), broken.sum(1))
 
 
+def choose_listed(logits: Tensor, parent: Tensor, parents: int) -> Choice:
+    """``choose`` where the children of all parents stand in one list: ``logits`` [N], ``parent`` int64 [N], those of a
+    parent in order. ``child`` is a place of the list."""
+    broken = logits.isnan()
+    grains = torch.round(torch.where(broken, -math.inf, logits) / ROUNDING[logits.dtype])
+    best = grains.new_full((parents,), -math.inf).scatter_reduce(0, parent, grains, "amax")
+    place = torch.arange(len(logits), device=logits.device)
+    winners = torch.where(grains == best[parent], place, len(logits))
+    child = place.new_full((parents,), len(logits)).scatter_reduce(0, parent, winners, "amin")
+    return Choice(child, torch.zeros_like(child).index_add(0, parent, broken.long()))
+
+
 def load_weights(policy: PolicyNetwork, path: Path) -> None:
     """Fill ``policy`` from a ``state_dict`` file, converting to its dtype.
 

@@ -53,12 +53,21 @@ class Atoms(NamedTuple):
 
 
 class Resolvents(NamedTuple):
-    """``atoms`` before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B], what the
-    cap on this kind of look-up left out."""
+    """``atoms`` before any is pruned; ``valid`` bool [B, K], whether the goal unified; ``unseen`` int64 [B, 1], what
+    the cap on this kind of look-up left out."""
 
     atoms: Atoms
     valid: Tensor
     unseen: Tensor
+
+
+class Listed(NamedTuple):
+    """Children in the places where they were found: packed in ``words`` (int64 [words, B, K]) where ``real``
+    (bool [B, K]); ``dropped`` as in Derived."""
+
+    words: Tensor
+    real: Tensor
+    dropped: Tensor
 
 
 class Engine(nn.Module):
@@ -103,25 +112,71 @@ class Engine(nn.Module):
 
     def derive(self, states: Tensor, own: Tensor) -> Derived:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32 [B, 3]) is proved."""
+        unified = self.unify(states, own)
+        listed = self.different(states, unified, *self._closed(unified.atoms, own))
+        counts = listed.real.sum(1)
+        place = torch.where(listed.real, listed.real.cumsum(1) - 1, self.caps.width)
+        taken = _scatter(listed.words, place.expand_as(listed.words), 2, self.caps.width)
+        return Derived(self.unpack(taken), counts, listed.dropped)
+
+    def unify(self, states: Tensor, own: Tensor) -> Resolvents:
+        """What the goal of each state unifies with: K_f facts, then K_r rules."""
         goal, rest = self._select(states)
-        query = _places(own.unsqueeze(1))
-        facts = self._resolve_with_facts(goal, rest, query)
+        facts = self._resolve_with_facts(goal, rest, _places(own.unsqueeze(1)))
         rules = self._resolve_with_rules(goal, rest)
-        unified = torch.cat([facts.valid, rules.valid], dim=1)
-        beside = Atoms(*(torch.cat(pair, dim=-1) for pair in zip(facts.atoms, rules.atoms, strict=True)))
-        atoms, sizes = self._prune(beside, query)
-        valid = unified & (sizes <= self.caps.atoms)
-        words = self._pack(self._canonical(atoms))
-        new = valid & ~_repeated(words, valid) & (words != self._pack(_places(states))).any(0)
+        return Resolvents(
+            Atoms(*(torch.cat(pair, dim=-1) for pair in zip(facts.atoms, rules.atoms, strict=True))),
+            torch.cat([facts.valid, rules.valid], dim=1),
+            torch.cat([facts.unseen, rules.unseen], dim=1),
+        )
+
+    def close(self, unified: Resolvents, own: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the children in ``places`` (int64 [N] of B x K) what is left without facts: packed, int64 [words, B, K],
+        and the number of atoms, int64 [B, K]. What stands in other places counts for nothing."""
+        parent = places // unified.valid.shape[1]
+        atoms = Atoms(*(fields.flatten(-2)[..., places].unsqueeze(-1) for fields in unified.atoms))
+        words, sizes = self._closed(atoms, own[parent])
+        answers = torch.cat([words[..., 0], sizes.T])
+        answers = answers.new_zeros(len(answers), unified.valid.numel()).index_copy(1, places, answers)
+        answers = answers.view(-1, *unified.valid.shape)
+        return answers[:-1], answers[-1]
+
+    def _closed(self, atoms: Atoms, own: Tensor) -> tuple[Tensor, Tensor]:
+        closed, sizes = self._prune(atoms, _places(own.unsqueeze(1)))
+        return self._pack(self._canonical(closed)), sizes
+
+    def different(self, states: Tensor, unified: Resolvents, words: Tensor, sizes: Tensor) -> Listed:
+        """The children that count: neither too long nor equal to an earlier one or to their parent, and TRUE alone."""
+        valid = unified.valid & (sizes <= self.caps.atoms)
+        new = valid & ~_repeated(words, valid) & (words != self.pack(states)).any(0)
         proved = (valid & (sizes == 0)).any(1)
         found = torch.where(proved, 0, new.sum(1))
         kept = found.clamp(max=self.caps.children)
-        dropped = torch.stack([(unified & ~valid).sum(1), found - kept, facts.unseen, rules.unseen], dim=1)
-        taken = self._take(words, new)
-        # Unpacked: [words, B, W] -> int32 [B, W, 3A].
-        fields = ((taken[self.field_word] >> self.field_shift) & self.field_mask).permute(1, 2, 0).to(torch.int32)
-        children = self._mark(fields, kept == 0, proved)
-        return Derived(children, kept.clamp(min=1), dropped)
+        lost = torch.stack([(unified.valid & ~valid).sum(1), found - kept], dim=1)
+        real = new & (new.cumsum(1) <= self.caps.children)
+        return Listed(*self._mark(words, real, kept == 0, proved), torch.cat([lost, unified.unseen], dim=1))
+
+    def _mark(self, words: Tensor, real: Tensor, alone: Tensor, proved: Tensor) -> tuple[Tensor, Tensor]:
+        """Where ``alone``, TRUE or FALSE is the only child."""
+        # In the first place, and there in the lowest bits of the first word, which hold the first predicate.
+        first = (torch.arange(words[:, 0].numel(), device=words.device) == 0).view_as(words[:, :1])
+        marker = torch.where(proved, TRUE, FALSE).unsqueeze(1) * first
+        alone = alone.unsqueeze(1)
+        return torch.where(alone, marker, words), torch.where(alone, first[0], real)
+
+    def taken(self, listed: Listed, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The children in ``places`` (int64 [N] of B x K): parents, packed (int64 [words, N]), int32 [N, A, 3]."""
+        words = listed.words.flatten(1)[:, places]
+        return places // listed.real.shape[1], words, self.unpack(words.unsqueeze(1))[0].contiguous()
+
+    def pack(self, states: Tensor) -> Tensor:
+        """[B, A, 3] -> int64 [words, B, 1]."""
+        return self._pack(_places(states))
+
+    def unpack(self, words: Tensor) -> Tensor:
+        """int64 [words, B, K] -> int32 [B, K, A, 3]."""
+        fields = ((words[self.field_word] >> self.field_shift) & self.field_mask).permute(1, 2, 0).to(torch.int32)
+        return fields.reshape(*fields.shape[:2], -1, 3)
 
     def _select(self, states: Tensor) -> tuple[Atoms, Atoms]:
         """The goal, and the other A-1 atoms in order."""
@@ -211,20 +266,6 @@ class Engine(nn.Module):
         shifted = fields.long() << self.field_shift
         return torch.stack([shifted[word].sum(0) for word in self.words])
 
-    def _take(self, words: Tensor, new: Tensor) -> Tensor:
-        """The first S children marked ``new``, in order, then zeros: [words, B, W]."""
-        position = new.cumsum(1) - 1
-        place = torch.where(new & (position < self.caps.children), position, self.caps.width)
-        return _scatter(words, place.expand_as(words), 2, self.caps.width)
-
-    def _mark(self, fields: Tensor, alone: Tensor, proved: Tensor) -> Tensor:
-        """The children [B, W, A, 3]; where ``alone``, TRUE or FALSE is the only one."""
-        width, size = fields.shape[1:]
-        # 1 at [0, 0], else 0.
-        first_place = (torch.arange(width * size, device=fields.device) == 0).to(torch.int32).view(width, size)
-        marker = torch.where(proved, TRUE, FALSE)[:, None, None] * first_place
-        return torch.where(alone[:, None, None], marker, fields).to(torch.int32).view(-1, width, size // 3, 3)
-
     def _keys(self, atoms: Atoms) -> Tensor:
         """int64, one for each (predicate, arg0, arg1) whose arguments are constants or 0."""
         base = self.constants + 1
@@ -262,7 +303,7 @@ def _same(atoms: Atoms, others: Atoms) -> Tensor:
 
 
 def _excess(length: Tensor, cap: int) -> Tensor:
-    return (length.squeeze(1) - cap).clamp(min=0)
+    return (length - cap).clamp(min=0)
 
 
 def _scatter(source: Tensor, place: Tensor, dim: int, size: int) -> Tensor:

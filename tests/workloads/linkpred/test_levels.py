@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from kgprof.errors import UsageError
 from kgprof.model import RunKey
+from kgprof.workloads.linkpred import first_look
 from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.first_look import FirstLook
 from kgprof.workloads.linkpred.options import FIRST_LOOKS
+from kgprof.workloads.linkpred.policy import PolicyNetwork
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
 from kgprof.workloads.linkpred.strategies import levels
-from kgprof.workloads.linkpred.strategies.levels import Levels, distinct
+from kgprof.workloads.linkpred.strategies.levels import Levels, first_equal
 from kgprof.workloads.linkpred.workload import LinkPrediction
 from tests.workloads.linkpred.evaluations import CPU, one_thread, reference, same, workload
 from tests.workloads.linkpred.test_determinism import every_triple_of_a_random_graph
@@ -71,52 +78,44 @@ def in_float32(seed: int) -> LinkPrediction:
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU does to the operands of a product where TF32 is allowed, with 5 bits left in place of 10: on graphs as
-    small as these nothing less would change a choice."""
-    monkeypatch.setitem(levels.FIRST_LOOKS, "tf32", 2.0**-4)
-    exact = torch.nn.functional.linear
+    """Operands of 2 bits in place of float16's 11: on graphs as small as these nothing less would change a choice."""
+    monkeypatch.setitem(levels.FIRST_LOOKS, "float16", 2.0**-2)
 
-    def rounded(x: torch.Tensor) -> torch.Tensor:
-        return ((x.contiguous().view(torch.int32) + 0x20000) & ~0x3FFFF).view(torch.float32)
+    def rounded(operand: Tensor) -> Tensor:
+        return ((operand.contiguous().view(torch.int32) + 0x200000) & ~0x3FFFFF).view(torch.float32).half()
 
-    def product(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
-        if torch.get_float32_matmul_precision() == "high":
-            return exact(rounded(x), rounded(layer.weight), layer.bias)
-        return exact(x, layer.weight, layer.bias)
-
-    monkeypatch.setattr(torch.nn.Linear, "forward", product)
+    monkeypatch.setattr(first_look, "rounded", rounded)
 
 
 def looked_at_first(of: LinkPrediction, mode: str = "eager") -> Found:
-    return finish(Levels(of.problem(CPU), mode, "aot_eager", first_look="tf32"))
+    return finish(Levels(of.problem(CPU), mode, "aot_eager", first_look="float16"))
 
 
 @pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("seeds", [range(20), *LONG], ids=str)
-def test_a_first_look_in_tf32_changes_no_choice_of_float32(seeds: range) -> None:
+def test_a_first_look_changes_no_choice_of_float32(seeds: range) -> None:
     for seed in seeds:
         of = in_float32(seed)
         assert same(looked_at_first(of), run(of)), seed
 
 
 @pytest.mark.usefixtures("coarse")
-def test_a_first_look_says_how_often_it_looked_again_and_how_far_it_was_off() -> None:
+def test_a_first_look_says_how_many_children_float32_encoded_and_how_far_it_was_off() -> None:
     of = workload("--dtype", "float32", "--hidden", "32", "--layers", "3")
-    search = Levels(of.problem(CPU), "eager", first_look="tf32")
+    search = Levels(of.problem(CPU), "eager", first_look="float16")
 
     found = finish(search)
 
     assert same(found, run(of))
-    assert levels.MEASURED <= search.again < search.choices / 2
-    assert 0 < search.differed <= levels.FIRST_LOOKS["tf32"]
-    assert f"{search.again:,} of {search.choices:,} choices made again" in dict(found.settings)["first look"]
+    assert 0 < search.again < search.children
+    assert 0 < search.differed <= levels.FIRST_LOOKS["float16"]
+    assert f"{search.again:,} of {search.children:,} children encoded" in dict(found.settings)["first look"]
     assert same(looked_at_first(of, "default"), run(of))
-    assert torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.usefixtures("coarse")
 def test_a_first_look_that_is_further_off_than_stated_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(levels.FIRST_LOOKS, "tf32", 1e-6)
+    monkeypatch.setitem(levels.FIRST_LOOKS, "float16", 1e-6)
     of = workload("--dtype", "float32")
 
     found = looked_at_first(of)
@@ -126,19 +125,75 @@ def test_a_first_look_that_is_further_off_than_stated_is_given_up(monkeypatch: p
 
 
 @pytest.mark.usefixtures("coarse")
-def test_choices_that_are_not_made_again_would_be_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_of_the_first_look_alone_would_be_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the tests above could fail."""
-    monkeypatch.setattr(levels, "MEASURED", 0)
-    monkeypatch.setattr(Levels, "_undecided", lambda self, logits, lengths: torch.zeros(len(logits), dtype=torch.bool))
+
+    def best_only(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, _: float) -> Tensor:
+        logits = levels.weigh(seen, parents, parent, scale)
+        return logits >= logits.new_full((len(parents),), -torch.inf).scatter_reduce(0, parent, logits, "amax")[parent]
+
+    monkeypatch.setattr(levels, "contenders", best_only)
     all_of = [in_float32(seed) for seed in range(20)]
 
     assert not all(same(looked_at_first(of), run(of)) for of in all_of)
 
 
+def random_states(policy: PolicyNetwork, atoms: int) -> Tensor:
+    """150 states of 0 to ``atoms`` atoms: more than one program of the kernel, and its last one not full."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.zeros(150, atoms, 3, dtype=torch.int32)
+    states[..., 0] = torch.randint(1, policy.sizes.predicates, states.shape[:2], generator=generator)
+    states[..., 1:] = torch.randint(1, policy.sizes.terms, states[..., 1:].shape, generator=generator)
+    states[torch.arange(atoms) >= torch.arange(150).unsqueeze(1) % (atoms + 1)] = 0
+    return states
+
+
+def furthest(found: Tensor, exact: Tensor) -> float:
+    """Of the rows, over their lengths."""
+    return float(((found - exact).norm(dim=1) / exact.norm(dim=1).clamp(min=1e-6)).max())
+
+
+@pytest.mark.parametrize("atoms", ["4", "12"])
+def test_a_first_look_is_close_to_the_policy(atoms: str) -> None:
+    policy = workload("--dtype", "float32", "--layers", "8", "--max-atoms", atoms).policy()
+    states = random_states(policy, int(atoms))
+
+    assert 1e-5 < furthest(FirstLook(policy).encode(states), policy.encode(states)) < levels.FIRST_LOOKS["float16"]
+
+
+KERNEL = """
+import torch
+from kgprof.workloads.linkpred.first_look import FirstLook
+from tests.workloads.linkpred.evaluations import workload
+from tests.workloads.linkpred.test_levels import furthest, random_states
+policy = workload("--dtype", "float32", "--layers", "3").policy()
+states = random_states(policy, 4)
+look = FirstLook(policy)
+print(furthest(look.by_kernel(states), look.by_torch(states)))
+"""
+
+
+def test_the_kernel_computes_what_the_torch_code_computes() -> None:
+    """Interpreted, for which Triton has to be told before it is imported."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", KERNEL], capture_output=True, text=True, check=True, env=environment)
+
+    assert float(done.stdout) < levels.FIRST_LOOKS["float16"]
+
+
+@pytest.mark.gpu
+def test_the_kernel_on_a_gpu_computes_what_the_torch_code_computes() -> None:
+    policy = workload("--dtype", "float32", "--layers", "8").policy().to("cuda")
+    states, look = random_states(policy, 4).to("cuda"), FirstLook(policy)
+
+    assert look.encode == look.by_kernel
+    assert furthest(look.by_kernel(states), look.by_torch(states)) < levels.FIRST_LOOKS["float16"]
+
+
 @pytest.mark.parametrize("args", [("--dtype", "float64"), ("--dtype", "float32", "--allow-tf32")])
 def test_a_first_look_needs_float32_results_to_reproduce(args: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
-        workload(*args, "--first-look", "tf32")
+        workload(*args, "--first-look", "float16")
 
 
 def test_each_first_look_that_can_be_asked_for_has_its_bound() -> None:
@@ -146,7 +201,7 @@ def test_each_first_look_that_can_be_asked_for_has_its_bound() -> None:
 
 
 def test_only_levels_has_a_first_look() -> None:
-    of = workload("--dtype", "float32", "--first-look", "tf32")
+    of = workload("--dtype", "float32", "--first-look", "float16")
     with pytest.raises(UsageError, match="'fused' has no --first-look"):
         of.prepare(RunKey(strategy="fused", mode="eager"), CPU)
 
@@ -160,7 +215,7 @@ def test_compiled_and_run_twice() -> None:
 
 def test_each_state_is_derived_once() -> None:
     search = Levels(workload().problem(CPU), "eager")
-    derive = search._derive
+    derive = search._unify
     derived: list[tuple[int, ...]] = []
 
     def noted(states: torch.Tensor, own: torch.Tensor) -> object:
@@ -168,19 +223,30 @@ def test_each_state_is_derived_once() -> None:
         derived.extend(tuple(row) for row in rows.tolist() if row[0])
         return derive(states, own)
 
-    search._derive = noted
+    search._unify = noted
     found = finish(search)
 
     assert len(derived) == len(set(derived))
     assert len(derived) < found.steps.sum()  # what it would take without the table
 
 
-@pytest.mark.parametrize("mixer", [levels.MIXER, 0], ids=["hashed", "one hash for many"])
-def test_keys_that_differ_in_one_word_are_different(mixer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "MIXER", mixer)  # 0: the hash is the last word
-    keys = torch.tensor([[5, 5, 1, 5, 1, 5, 6], [0, 7, 2, 0, 2, 8, 0]])
+KEYS = torch.tensor([[5, 5, 1, 5, 1, 5, 6], [0, 7, 2, 0, 2, 8, 0]]).T
 
-    ids, first = distinct(keys)
 
-    assert ids.tolist() == [0, 1, 2, 0, 2, 3, 4]
-    assert first.tolist() == [0, 1, 2, 5, 6]
+@pytest.mark.parametrize("by_hash", [True, False])
+def test_keys_that_differ_in_one_word_are_different(by_hash: bool) -> None:
+    first, collisions = first_equal(KEYS, by_hash)
+
+    assert (first.tolist(), int(collisions)) == ([0, 1, 2, 0, 2, 5, 6], 0)
+
+
+def test_different_keys_with_one_hash_are_counted_and_told_apart_in_another_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(levels, "MIXER", 0)  # the hash is the last word
+    of = every_triple_of_a_random_graph(3)
+    search = Levels(of.problem(CPU), "eager")
+
+    assert int(first_equal(KEYS, True)[1]) > 0
+    assert same(finish(search), reference(of))
+    assert not search.by_hash

@@ -209,7 +209,7 @@ def test_the_near_tie_threshold_is_wider_than_the_noise_of_the_products(args: li
 
 def test_options_are_shown_as_text() -> None:
     shown = replace(DEFAULTS, corruptions=None).as_text()
-    from_data = replace(DEFAULTS, data=Path("/data"), dtype="float32", first_look="tf32").as_text()
+    from_data = replace(DEFAULTS, data=Path("/data"), dtype="float32", first_look="float16").as_text()
 
     assert {**shown, **from_data}.keys() == LinkpredOptions.__dataclass_fields__.keys()
     assert (shown["dataset"], from_data["data"]) == ("family-tree", "/data")

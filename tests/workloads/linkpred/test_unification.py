@@ -158,10 +158,12 @@ FAULTS = {
         "_repeated", lambda original, words, valid: original(words, torch.ones_like(valid))
     ),
     "TRUE does not stand alone": patched(
-        "_mark", lambda original, engine, fields, alone, proved: original(engine, fields, alone & ~proved, proved)
+        "_mark",
+        lambda mark, engine, words, real, alone, proved: mark(engine, words, real, alone & ~proved, proved),
     ),
     "FALSE is missing": patched(
-        "_mark", lambda original, engine, fields, alone, proved: original(engine, fields, alone & proved, proved)
+        "_mark",
+        lambda mark, engine, words, real, alone, proved: mark(engine, words, real, alone & proved, proved),
     ),
     "look-ups beyond the cap are not counted": patched(
         "_excess", lambda original, length, cap: original(length, cap) * 0

@@ -5,23 +5,22 @@ this is, and only then does the own atom belong to the key. So candidates that m
 depth they meet, and a loop costs nothing after its first round. What stays with a candidate is where it is, and whether
 a cap dropped a child on its way there.
 
-Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are compared; where two
-different keys have one hash, all keys are sorted by all their words, so that no collision changes a result.
+Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are compared. Where two
+different keys have one hash, everything begins again with keys sorted by all their words: no collision changes results.
 
-Only real children are encoded: they are gathered into one list, which is encoded ``ENCODED_ROWS`` at a time, in as many
-passes as it takes. A parent's encoding is the one it got as a child.
+Only what is real is worked on: resolvents that unify (a quarter of the places on family) are gathered before they are
+pruned, and children (a tenth) before they are encoded. A parent's encoding is the one it got as a child.
 
-A first look scores the children in less than float32. Its encodings differ from float32's by at most a share
-``FIRST_LOOKS`` of their length; so by the Cauchy-Schwarz inequality a logit differs by at most (2 d + d ** 2) |c| |p|
-times the policy's scale, and a best child that leads by twice as much is float32's too. Every other choice, and the
-first ones in any case, is made again in float32, which also measures d: if one is larger than stated, everything begins
-anew without a first look.
+A first look encodes the children with float16 products (first_look.py), and float32 only those that can still win. An
+encoding of the first look differs from float32's by at most a share d of its length (``FIRST_LOOKS``); so by the
+Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
+logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
+than stated, everything begins again without a first look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -31,8 +30,9 @@ from torch.nn.functional import pad
 from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
+from kgprof.workloads.linkpred.first_look import FirstLook
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.policy import ROUNDING, choose, real_children
+from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
 from kgprof.workloads.linkpred.slots import Problem, classify
@@ -40,20 +40,49 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
 MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
-# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, operands rounded to TF32
-# made it 0.0007. bf16's 0.0096 left 57 % of the choices open, TF32 8 %.
-FIRST_LOOKS = {"none": 0.0, "tf32": 2.0**-9}
-MEASURED = 64  # choices that begin an evaluation
-ROW_GRAIN = 64  # a call's rows are padded to a multiple of it: fewer shapes, and none of size 1
+# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
+# more children than parents could still win.
+FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
 
 
 class Frontier(NamedTuple):
     """States that are in the table and have no successor yet."""
 
     ids: Tensor  # int64 [F], their rows of the table
+    keys: Tensor  # int64 [F, words + 1]
     states: Tensor  # int32 [F, A, 3]
     own: Tensor  # int32 [F, 3], zero unless the own atom is a fact
     encoded: Tensor  # [F, hidden]
+
+
+class Successors(NamedTuple):
+    """The chosen child of each state."""
+
+    keys: Tensor
+    states: Tensor
+    encoded: Tensor
+    lost: Tensor  # int64 [F, 5], by deriving it: the caps' counters, then NaN logits
+
+
+class Table(NamedTuple):
+    """A row for each state that a level reached; that of its first time has its successor."""
+
+    keys: Tensor  # int64 [R, words + 1]
+    next: Tensor  # int64 [R]
+    ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
+    lost: Tensor  # int64 [R, 5], as in Successors
+    collisions: Tensor  # int64 [], equal hashes of different keys, as first_equal counts them
+
+
+class Walk(NamedTuple):
+    """Where each candidate is and what it met on its way; changed in place."""
+
+    outcome: Tensor  # int8
+    depths: Tensor  # int32
+    at: Tensor  # int64, the table's row of its state
+    live: Tensor  # bool
+    overflowed: Tensor  # bool
+    tally: Tensor  # int64 [5], of all candidates, as Successors.lost
 
 
 class Levels:
@@ -67,224 +96,216 @@ class Levels:
         self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
     ) -> None:
         self.problem = problem
+        engine, policy = problem.engine, problem.policy
         kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
-        self._derive: Callable[..., Any] = problem.engine.derive
-        self._encode: Callable[..., Any] = problem.policy.encode
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
+        self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
         self.differed = 0.0  # as measured
+        self.by_hash = True
 
-        def glance(states: Tensor) -> Tensor:
-            return problem.policy.encode(states)
-
-        self._glance: Callable[..., Any] = glance
-        if mode != m.EAGER:
+        def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
             # How many states there are is known only when the level is reached, so the sizes are dynamic.
-            if part != "policy":
-                self._derive = torch.compile(problem.engine.derive, dynamic=True, backend=backend)
-            if part != "engine":
-                self._encode = torch.compile(problem.policy.encode, dynamic=True, backend=backend)
-                self._glance = torch.compile(glance, dynamic=True, backend=backend)
-        self.outcome = torch.empty(size, dtype=torch.int8, device=device)
-        self.depths = torch.empty(size, dtype=torch.int32, device=device)
-        self.at = torch.empty(size, dtype=torch.int64, device=device)  # the table's row of each candidate's state
-        self.live = torch.empty(size, dtype=torch.bool, device=device)
-        self.overflowed = torch.empty(size, dtype=torch.bool, device=device)
-        self.tally = torch.empty(5, dtype=torch.int64, device=device)  # the caps' counters, then NaN logits
+            compiles = mode != m.EAGER and part in ("step", of)
+            return torch.compile(call, dynamic=True, backend=backend) if compiles else call
+
+        self._unify, self._close = ready(engine.unify, "engine"), ready(engine.close, "engine")
+        self._different, self._taken = ready(engine.different, "engine"), ready(engine.taken, "engine")
+        self._encode, self._choose = ready(policy.encode, "policy"), ready(choose, "policy")
+        self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
+        self._settle, self._follow = ready(settled, "step"), ready(follow, "step")
+        types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool, torch.int64)
+        sizes = (size, size, size, size, size, 5)
+        buffers = zip(sizes, types, strict=True)
+        self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
+        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.restart()
 
     def restart(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
-        self.choices, self.again = 0, 0  # of first looks: all, and those made again
-        self.outcome.fill_(UNFINISHED)
-        self.live.fill_(True)
-        for buffer in (self.depths, self.overflowed, self.tally):
+        self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
+        for buffer in (*self.walk, self.apart):
             buffer.zero_()
+        self.walk.outcome.fill_(UNFINISHED)
+        self.walk.live.fill_(True)
         base = engine.constants + 1
-        key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
-        is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, key)] == key
-        own = torch.where(is_fact.unsqueeze(1), goals, 0)
+        own_key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
+        is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
-        # The table: a row per distinct (state, own atom), in the order in which they were reached.
-        self.keys = torch.empty((len(engine.words) + 1, 0), dtype=torch.int64, device=device)
-        self.next = torch.empty(0, dtype=torch.int64, device=device)
-        self.ends = torch.empty(0, dtype=torch.int8, device=device)  # the state's first predicate if TRUE or FALSE
-        self.lost = torch.empty((0, 5), dtype=torch.int64, device=device)  # by deriving it: as tally
-        ids, fresh = self._enter(states, own)
-        self.at.copy_(ids)
-        states = states[fresh]
-        encoded = self._in_passes(self._encode, self.encoded_rows, states)[0]
-        self.frontier = Frontier(ids[fresh], states, own[fresh], encoded)
+        keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
+        first = Successors(keys, states, none, table.lost)
+        self.table, ids, new = settled(table, none, first, self.by_hash)
+        self.walk.at.copy_(ids)
+        new = new.nonzero()[:, 0]
+        own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
+        encoded = self._in_passes(self._encode, states[new])
+        self.frontier = Frontier(ids[new], keys[new], states[new], own, encoded)
 
     def advance(self) -> None:
         if self.done:
             return
-        if len(self.frontier.ids):
-            self._expand()
-            if self.differed > self.differs > 0:
-                self.differs = 0.0
-                self.restart()
-                return
-        live, at = self.live, self.at
-        lost = self.lost[at] * live.unsqueeze(1)
-        self.tally += lost.sum(0)
-        self.overflowed |= (lost[:, :4] > 0).any(1)
-        at.copy_(torch.where(live, self.next[at], at))
-        self.depths += live
         self.level += 1
-        proved, failed = self.ends[at] == TRUE, self.ends[at] == FALSE
-        finished = live & (proved | failed) if self.level < self.problem.depth else live.clone()
-        self.outcome.copy_(torch.where(finished, classify(proved, self.overflowed, failed), self.outcome))
-        live &= ~finished
-        self.done = not bool(live.any())
+        if len(self.frontier.ids):
+            reached, new = self._expand()
+            self._follow(self.walk, self.table, self.problem.depth)
+            # The host waits for the device here, where it has given it the whole level.
+            new = new.nonzero()[:, 0]
+            self.frontier = Frontier(*(each[new] for each in reached))
+        else:
+            self._follow(self.walk, self.table, self.problem.depth)
+        # A candidate stands at every state of the frontier.
+        left = len(self.frontier.ids) or bool(self.walk.live.any())
+        self.done = self.level == self.problem.depth or not left
+        if self.done and self._misled():
+            self.restart()
+
+    def _misled(self) -> bool:
+        """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
+        collisions, differed = bool(self.table.collisions), float(self.apart)
+        further = differed > self.differs  # both are 0 without a first look
+        self.differed = max(self.differed, differed)
+        self.differs = 0.0 if further else self.differs
+        self.by_hash = self.by_hash and not collisions
+        return further or collisions
 
     def found(self) -> Found:
-        *dropped, nans = self.tally.tolist()
-        steps = torch.where(self.outcome == UNFINISHED, 0, self.depths)
+        *dropped, nans = self.walk.tally.tolist()
+        steps = torch.where(self.walk.outcome == UNFINISHED, 0, self.walk.depths)
         return Found(
-            outcome=self.outcome.cpu().numpy().copy(),
+            outcome=self.walk.outcome.cpu().numpy().copy(),
             steps=steps.cpu().numpy().copy(),
             dropped=Dropped(*dropped),
             nans=nans,
-            settings=self._looks() if self.differed or self.differs else (),
+            settings=self._looks(),
         )
 
     def _looks(self) -> tuple[tuple[str, str], ...]:
-        again = f"{self.again:,} of {self.choices:,} choices made again in float32" if self.differs else "given up"
-        return (("first look", f"{again}; encodings differed by at most {self.differed:.2g} of their length"),)
+        if not (self.differs or self.differed):
+            return ()
+        said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
+        return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
-        names = ("outcome", "depths", "at", "live", "overflowed", "tally")
-        return {name: getattr(self, name) for name in names}
+        return self.walk._asdict()
 
-    def _expand(self) -> None:
-        """Give every state of the frontier its successor; those never reached before are the next frontier."""
+    def _expand(self) -> tuple[Frontier, Tensor]:
+        """Give every state of the frontier its successor. Answers those, and which were never reached before."""
         frontier = self.frontier
-        parts = [self._successors(part) for part in split(frontier, self.derived_rows)]
-        chosen, encoded, lost = (torch.cat(column) for column in zip(*parts, strict=True))
-        self.lost[frontier.ids] = lost
-        ids, fresh = self._enter(chosen, frontier.own)
-        self.next[frontier.ids] = ids
-        fresh = fresh[chosen[fresh, 0, 0] > FALSE]
-        self.frontier = Frontier(ids[fresh], chosen[fresh], frontier.own[fresh], encoded[fresh])
+        parts = zip(*(torch.split(each, self.derived_rows) for each in frontier), strict=True)
+        chosen = zip(*(self._successors(Frontier(*part)) for part in parts), strict=True)
+        successors = Successors(*(joined(column) for column in chosen))
+        self.table, ids, new = self._settle(self.table, frontier.ids, successors, self.by_hash)
+        return Frontier(ids, successors.keys, successors.states, frontier.own, successors.encoded), new
 
-    def _successors(self, part: Frontier) -> tuple[Tensor, Tensor, Tensor]:
-        """The chosen child of each state, its encoding, and what deriving it lost."""
-        children, counts, dropped = self._in_passes(self._derive, self.derived_rows, part.states, part.own)
-        real = real_children(children, counts)
-        slots = real.flatten().nonzero()[:, 0]  # of the real children
-        parent = slots // real.shape[1]
-        listed_states = children.flatten(0, 1)[slots]
-        with self._less_exact():
-            encode = self._glance if self.differs else self._encode
-            encoded = self._in_passes(encode, self.encoded_rows, listed_states)[0]
-        logits = torch.full((real.numel(),), -torch.inf, dtype=encoded.dtype, device=real.device)
-        scale = self.problem.policy.scale
-        logits[slots] = (encoded * part.encoded[parent]).sum(-1) * scale
+    def _successors(self, part: Frontier) -> Successors:
+        policy, count = self.problem.policy, len(part.ids)
+        if count == 1:  # for which torch would compile everything again
+            part = Frontier(*(torch.cat([each, each]) for each in part))
+        unified = self._unify(part.states, part.own)
+        closed = self._close(unified, part.own, places(unified.valid))
+        listed = self._different(part.states, unified, *closed)
+        parent, words, states = self._taken(listed, places(listed.real))
         if self.differs:
-            longest = torch.zeros_like(part.encoded[:, 0]).scatter_reduce_(0, parent, encoded.norm(dim=1), "amax")
-            again = self._undecided(logits.view_as(real), longest * part.encoded.norm(dim=1) * scale)
-            if not self.choices:
-                again[:MEASURED] = True
-            which = again[parent].nonzero()[:, 0]
-            if len(which):
-                exact = self._in_passes(self._encode, self.encoded_rows, listed_states[which])[0]
-                parents = self._in_passes(self._encode, self.encoded_rows, part.states[again])[0]
-                apart = (exact - encoded[which]).norm(dim=1) / exact.norm(dim=1).clamp(min=1e-30)
-                self.differed = max(self.differed, float(apart.max()))
-                encoded[which] = exact
-                logits[slots[which]] = (exact * parents[(again.cumsum(0) - 1)[parent[which]]]).sum(-1) * scale
-            self.choices += len(counts)
-            self.again += len(parents) if len(which) else 0
-        choice = choose(logits.view_as(real))
-        row = torch.arange(len(counts), device=counts.device)
-        listed = real.flatten().cumsum(0)[row * real.shape[1] + choice.child] - 1
-        chosen = children[row, choice.child]
-        return chosen, encoded[listed], torch.cat([dropped, choice.nans.unsqueeze(1)], dim=1)
-
-    def _undecided(self, logits: Tensor, lengths: Tensor) -> Tensor:
-        """bool [B]: where float32 could choose otherwise. ``lengths`` [B]: that of the parent's encoding times that of
-        the longest child's, scaled."""
-        apart = self.differs / (1 - self.differs)  # of the encodings that are there
-        best = logits.topk(min(2, logits.shape[1]), dim=1).values
-        lead = best[:, 0] - best[:, -1]
-        sure = lead > 2 * (2 * apart + apart**2) * lengths + 2 * ROUNDING[logits.dtype]
-        return ~sure & (logits[:, 1:] > -torch.inf).any(1) | logits.isnan().any(1)
-
-    @contextmanager
-    def _less_exact(self) -> Iterator[None]:
-        """A compiled first look is a function of its own, so that neither recompiles the other."""
-        before = torch.get_float32_matmul_precision()
+            seen = self._in_passes(self._glance, states)
+            kept = places(self._contenders(seen, part.encoded, parent, policy.scale, self.differs))
+            self.children, self.again = self.children + len(parent), self.again + len(kept)
+            parent, words, states = parent[kept], words[:, kept], states[kept]
+        encoded = self._in_passes(self._encode, states)
         if self.differs:
-            torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+            self.apart = torch.maximum(self.apart, self._apart(seen[kept], encoded))
+        child, nans = self._choose(encoded, part.encoded, parent, policy.scale)
+        keys = torch.cat([words[:, child], part.keys[:, -1:].T]).T
+        lost = torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1)
+        return Successors(*(each[:count] for each in (keys, states[child], encoded[child], lost)))
 
-    def _enter(self, states: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """The table's row of each state (int64 [F]), and the indices of those that were not in it and now are."""
-        base, known = self.problem.engine.constants + 1, self.keys.shape[1]
-        key = (own[:, 0].long() * base + own[:, 1]) * base + own[:, 2]
-        keys = torch.cat([self.keys, torch.cat([self._packed(states), key.unsqueeze(0)])], dim=1)
-        # The table's keys stand first and all differ, so they keep their rows, and new ones follow in order.
-        ids, first = distinct(keys)
-        fresh = first[known:] - known
-        new = states[fresh, 0, 0]
-        self.keys = keys[:, first]
-        self.next = pad(self.next, (0, len(fresh)))
-        self.lost = pad(self.lost, (0, 0, 0, len(fresh)))
-        self.ends = torch.cat([self.ends, torch.where(new <= FALSE, new, 0).to(torch.int8)])
-        return ids[known:], fresh
-
-    def _packed(self, states: Tensor) -> Tensor:
-        """[F, A, 3] -> the engine's words, int64 [words, F]."""
-        engine = self.problem.engine
-        fields = states.flatten(1).T.long() << engine.field_shift.flatten(1)
-        return torch.stack([fields[word].sum(0) for word in engine.words])
-
-    def _in_passes(self, call: Callable[..., Any], most: int, *rows: Tensor) -> list[Tensor]:
-        """``call`` on ``rows``, at most ``most`` of them at a time."""
-        answers = []
-        for part in split(rows, most):
-            size = len(part[0])
-            padded = [pad(each, (0, 0) * (each.ndim - 1) + (0, -size % ROW_GRAIN)) for each in part]
-            answer = call(*padded)
-            answers.append([each[:size] for each in (answer if isinstance(answer, tuple) else (answer,))])
-        return [torch.cat(column) for column in zip(*answers, strict=True)]
+    def _in_passes(self, encode: Callable[..., Tensor], states: Tensor) -> Tensor:
+        return joined([encode(part) for part in torch.split(states, self.encoded_rows)])
 
 
-def split(rows: Any, most: int) -> Iterator[Any]:
-    """Slices of at most ``most`` rows of every tensor in the tuple."""
-    for start in range(0, len(rows[0]), most):
-        part = [each[start : start + most] for each in rows]
-        yield type(rows)(*part) if isinstance(rows, Frontier) else part
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 
-def distinct(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """For the columns of ``keys`` (int64 [words, F]): each one's number among the distinct ones, in the order of their
-    first occurrence, and the index of that occurrence."""
-    hashed = keys[0]
-    for word in keys[1:]:
-        hashed = (hashed ^ (hashed >> 29)) * MIXER + word
-    order = hashed.argsort(stable=True)
-    ordered, hashed = keys[:, order], hashed[order]
-    begins = torch.ones_like(order, dtype=torch.bool)
-    begins[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(0)
-    if bool((begins[1:] & (hashed[1:] == hashed[:-1])).any()):  # different keys of one hash may stand mixed
-        order = torch.arange(keys.shape[1], device=keys.device)
-        for word in keys.flip(0):
+def places(marked: Tensor) -> Tensor:
+    """int64 [N]: where ``marked`` is true, flattened. The host waits for the device to count them."""
+    return marked.flatten().nonzero()[:, 0]
+
+
+def weigh(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Tensor:
+    """The logit of each child, given its place among the parents."""
+    return (encoded * parents[parent]).sum(-1) * scale
+
+
+def choose(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Choice:
+    return choose_listed(weigh(encoded, parents, parent, scale), parent, len(parents))
+
+
+def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, differs: float) -> Tensor:
+    """bool [N]: which children float32 could choose, given their first look. What is not a number is one of them."""
+    logits = weigh(seen, parents, parent, scale)
+    reach = differs / (1 - differs) * scale * seen.norm(dim=1) * parents.norm(dim=1)[parent]
+    least = logits - reach
+    least = torch.where(least.isnan(), -torch.inf, least)
+    best = least.new_full((len(parents),), -torch.inf).scatter_reduce(0, parent, least, "amax")
+    loses: Tensor = logits + reach < best[parent] - 2 * ROUNDING[logits.dtype]
+    return ~loses
+
+
+def apart(seen: Tensor, encoded: Tensor) -> Tensor:
+    """The largest difference over the length of what was looked for."""
+    shares = (seen - encoded).norm(dim=1) / encoded.norm(dim=1).clamp(min=1e-30)
+    return torch.where(shares.isnan(), torch.inf, shares).amax()
+
+
+def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
+    """For the rows of ``keys`` (int64 [R, words]): the first row that equals each one (int64 [R]), and the number of
+    times that a hash brought different keys together, which may have hidden equal ones from each other."""
+    place = torch.arange(len(keys), device=keys.device)
+    if by_hash:
+        hashed = keys[:, 0]
+        for word in keys.unbind(1)[1:]:
+            hashed = (hashed ^ (hashed >> 29)) * MIXER + word
+        order = hashed.argsort(stable=True)
+    else:
+        hashed = order = place
+        for word in keys.flip(1).unbind(1):
             order = order[word[order].argsort(stable=True)]
-        ordered = keys[:, order]
-        begins[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(0)
-    # Stable sorting leaves the first occurrence at the head of its run.
-    head = order[begins][begins.cumsum(0) - 1]
-    is_first = torch.zeros_like(begins)
-    is_first[order[begins]] = True
-    number = is_first.cumsum(0) - 1
-    ids = torch.empty_like(order)
-    ids[order] = number[head]
-    return ids, is_first.nonzero()[:, 0]
+    ordered, hashed = keys[order], hashed[order]
+    differs = (ordered[1:] != ordered[:-1]).any(1)
+    # Stable sorting leaves the first of equal rows at the head of their run.
+    begins = pad(differs, (1, 0), value=True)
+    run = begins.cumsum(0) - 1
+    heads = torch.empty_like(pad(order, (0, 1))).scatter(0, torch.where(begins, run, len(keys)), order)
+    return torch.empty_like(order).scatter(0, order, heads[run]), (differs & (hashed[1:] == hashed[:-1])).sum()
+
+
+def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tuple[Table, Tensor, Tensor]:
+    """The table with new rows, which the rows ``at`` have as their successors; the first row with the key of each
+    (int64 [F]); and which states (bool [F]) are there for the first time and not at their end."""
+    known, count, predicate = len(table.keys), len(chosen.keys), chosen.states[:, 0, 0]
+    keys = torch.cat([table.keys, chosen.keys])
+    first, collisions = first_equal(keys, by_hash)
+    ids = first[known:]
+    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate > FALSE)
+    following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
+    lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
+    return Table(keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions), ids, new
+
+
+def follow(walk: Walk, table: Table, depth: int) -> None:
+    """One choice of every live candidate, from the table."""
+    outcome, depths, at, live, overflowed, tally = walk
+    dropped = table.lost[at] * live.unsqueeze(1)
+    tally += dropped.sum(0)
+    overflowed |= (dropped[:, :4] > 0).any(1)
+    at.copy_(torch.where(live, table.next[at], at))
+    depths += live
+    proved, failed = table.ends[at] == TRUE, table.ends[at] == FALSE
+    finished = live & (proved | failed | (depths == depth))
+    outcome.copy_(torch.where(finished, classify(proved, overflowed, failed), outcome))
+    live &= ~finished
