@@ -40,6 +40,7 @@ OWN_FILES = {  # kgprof's own, from its package
     ("measures/kernel_kinds.py", "read_text"),
     ("render/html.py", "read_text"),
     ("analysis/secrets.py", "read_text"),
+    ("collectors/library_switches.py", "read_text"),
     ("cli/writing.py", "read_text"),
     ("cli/selftest.py", "read_text"),
     ("record/project_sources.py", "read_text"),  # torch's registry of graph breaks
