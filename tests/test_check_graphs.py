@@ -81,7 +81,7 @@ def test_a_workload_that_raises_leads_and_json_stays_json(
     report = json.loads(done.stdout)
     assert (done.returncode, report["exit_code"], report["verdict"]["status"]) == (4, 4, "failed")
     assert report["verdict"]["text"].startswith("no verdict, the workload failed: raises.as-is raised during COMPILE")
-    assert "compiles_nothing.as-is: nothing was compiled" in report["verdict"]["reasons"]
+    assert any(one.startswith("compiles_nothing.as-is: nothing was compiled") for one in report["verdict"]["reasons"])
     assert "this step does not work" in done.stderr
     skipped = {"kind": "skipped", "reason": "only the COMPILE pass was requested"}
     assert [run["host"] for run in report["runs"][:2]] == [skipped, skipped]
