@@ -55,7 +55,7 @@ def test_the_commit_that_sleeps_longer_is_a_regression(repository: Path, capsys:
     )
 
     assert (done.returncode, done.stdout) == (1, "../out/report.html\n"), done.stderr
-    assert "the recording ends as soon as each limit (step 10 %, evaluation 5 %) lies outside" in done.stderr
+    assert "stops as soon as each limit (step 10 %, evaluation 5 %) is decided" in done.stderr
     assert "step.as-is: after 2 pairs: step " in done.stderr
     found = decode_json((out / "report.json").read_bytes(), Profile)
     assert found.comparison is not None

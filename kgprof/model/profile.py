@@ -45,6 +45,7 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     steady: bool  # after the warm-up calls
     reason: str  # of the newest entry, in our words: "size of x, dimension 0: expected 8, got 9"
     words: str  # the same in torch's
+    guard: str = ""  # what kind of guard that was: "size", "grad-mode"; empty where torch gave no reason
     duration_s: float | Skipped
     call_site: Location | None = None
     refused: bool = False  # torch's limit was reached, so that it made none and the call ran in eager

@@ -80,7 +80,7 @@ def test_each_function_that_recompiled_is_named(judged: tuple[str, m.Profile]) -
         found: dict[str, Any] = {"function": function, "line": place.line, "times": len(entries)}
         if library is not None:
             found["library"] = str(library).rpartition(":")[0]
-        found["guards"] = sorted({entry.reason.partition(" ")[0] for entry in entries})
+        found["guards"] = sorted({entry.guard for entry in entries})
         failing = [profile.findings[index] for index in profile.gate.failing] if profile.gate else []
         found["fails"] = any(f.rule in RECOMPILES and (f.location, f.library) == (place, library) for f in failing)
         actual.append(found)

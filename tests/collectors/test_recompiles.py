@@ -451,6 +451,7 @@ def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:
         steady=True,
         reason="dtype of x: expected Float, got Double",
         words=DTYPE.text,
+        guard="dtype",
         duration_s=0.5,
         call_site=CALL_SITE,
         function="Model.step",

@@ -27,8 +27,8 @@ def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(verdict
 
     screen = first_screen(alone, finding_list(alone, LIMITS), LIMITS)
 
-    assert tile in {each.below for each in screen.tiles if each.label == "First call"}.pop()
-    assert screen.bars == ()
+    assert tile in {each.below for each in screen["tiles"] if each.label == "First call"}.pop()
+    assert screen["bars"] == ()
 
 
 def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> None:
