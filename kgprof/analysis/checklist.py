@@ -1,15 +1,14 @@
-"""How declared buffers get their next values, and what the copies cost: kernels a step, and their share of the time.
-
-A copy is ``copy_`` or ``_foreach_copy_`` called from eager code, so outside of every compiled region and of every
-other operator. A trace does not say into which tensor, so all such copies of a step are counted, whether they go into
-a declared buffer or not.
-
-The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
+"""The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
 
 An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen: where
 nothing was looked at, or there was nothing to look at, it is not observed, with the reason. What a practice forbids is
 judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True`` stands in it, but
 whether it would hold.
+
+One item needs to know how declared buffers get their next values, and what the copies cost: kernels per step, and their
+share of the time. A copy is ``copy_`` or ``_foreach_copy_`` called from eager code, so outside of every compiled region
+and of every other operator. A trace does not say into which tensor, so all such copies of a step are counted, whether
+they go into a declared buffer or not.
 """
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ def _machine(profile: m.Profile) -> Iterator[str]:
     if known:
         loops = ([us for speed in known for us in speed.host_us], [us for speed in known for us in speed.device_us])
         host, device = (f"{figure(min(us))} to {figure(max(us))} µs" for us in loops)
-        said = f"CPU check loop {host}, GPU check kernel {device}"
+        kernel = "GPU check kernel" if profile.device == "cuda" else "arithmetic on all threads"
+        said = f"CPU check loop {host}, {kernel} {device}"
         yield f"Machine stability across processes: {said}."
 
 

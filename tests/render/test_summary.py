@@ -114,16 +114,17 @@ def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> No
     assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
 
 
-def test_how_far_the_machine_moved_over_the_rounds_is_said_once() -> None:
+@pytest.mark.parametrize(("device", "kernel"), [("cuda", "GPU check kernel"), ("cpu", "arithmetic on all threads")])
+def test_how_far_the_machine_moved_over_the_rounds_is_said_once(device: str, kernel: str) -> None:
     run = profiles.clean().runs[0]
     rounds = profiles._rounds(1000.0)
     slower = msgspec.structs.replace(rounds, machine=MachineSpeed(host_us=(6.5,), device_us=(208.0,)))
     runs = [msgspec.structs.replace(run, rounds=each) for each in (rounds, slower)]
 
-    notes = summary.footnotes(with_runs(profiles.clean(), *runs))
+    notes = summary.footnotes(with_runs(msgspec.structs.replace(profiles.clean(), device=device), *runs))
 
     assert [note for note in notes if "Machine" in note] == [
-        "Machine stability across processes: CPU check loop 4.00 to 6.50 µs, GPU check kernel 208 to 212 µs."
+        f"Machine stability across processes: CPU check loop 4.00 to 6.50 µs, {kernel} 208 to 212 µs."
     ]
 
 
