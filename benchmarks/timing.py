@@ -1,20 +1,23 @@
-"""Holds kgprof's clocks to torch.utils.benchmark and triton.testing.do_bench, on the same closures.
+"""Compares kgprof's clocks with torch.utils.benchmark and triton.testing.do_bench, on the same closures.
 
-    python benchmarks/timing.py --device cuda -o benchmarks/results/timing_h200.json
-    python benchmarks/timing.py --device cpu --rounds 1
+    python benchmarks/timing.py --device cuda -o benchmarks/results/timing_h100.json
+    python benchmarks/timing.py --device cpu
 
 Each pair measures the same thing:
 
-- wall: the mean time of a call in a group of calls, of which the last is awaited. kgprof's are the groups of a sweep's
+- wall: the mean time of a call in a group of calls, of which the last is awaited. kgprof's is a group of a sweep's
   cell; the tool is torch.utils.benchmark.Timer.
 - flushed: a call between two CUDA events, after a write that empties the L2 cache. kgprof's is the clock of TIMING; the
   tool is triton.testing.do_bench.
-- stepped: every call between two CUDA events, as TIMING times steps. There is no tool for it, so it is held to Timer:
-  what it has more is the price of an event, which only a step of a few kernels shows.
+- stepped: every call between two CUDA events, as TIMING times steps. There is no tool for it, so it is compared with
+  Timer: the difference is the cost of an event, which only a step of a few kernels shows.
 
-The two sides take turns over --rounds, in the other order in every second one, and the medians of their rounds are
-compared; the rounds of one side show how much the machine itself moves. Before each the closure runs for WARM_S, so
-that the card's clocks are those of its load.
+A clock, a CPU and a power limit drift by more than 3 % within seconds. So the two sides take short slices in turn
+(ours, tool, tool, ours): SLICE_S each, with as many calls on both sides. What is compared is the median of the
+slices' ratios; its 95 % interval (order statistics) says how well that is known.
+
+A flushed slice is the mean of the middle half of its calls, on both sides: events are read in steps of up to 0.5 us,
+and the median of a short call jumps between two of them. The medians over all calls are in the file too.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +38,15 @@ import torch
 from kgprof.record import sweep_cell, timing
 
 LIMIT = 0.03
+LEAST_US = 5.0
 FLUSHED_BYTES = 256 * 2**20  # as do_bench writes
-GROUP_S, GROUP_STEPS = 0.01, 20
-FLUSHED_S = 0.1  # as do_bench's default
-BLOCKED_S = 0.3
-WARM_S = 0.1
+SLICE_S = 0.05
+WARM_S = 0.2  # before the first slice of a closure
+WARM_CALLS = 7  # before each flushed slice: do_bench makes as many
+PAIRS = {"wall": "Timer", "flushed": "do_bench", "stepped": "Timer"}
 
 Closure = Callable[[], object]
+Slice = Callable[[], Sequence[float]]  # microseconds of its calls, or of all of them as one mean
 
 
 class Stepped:
@@ -51,16 +57,16 @@ class Stepped:
 
 
 def closures(device: torch.device) -> Iterator[tuple[str, Closure]]:
-    """20, on an H200 from 5 us to 50 ms: single kernels, chains that the CPU launches, and matmuls."""
+    """20, on an H100 from 6 us to 49 ms: single kernels, chains that the CPU launches, and matmuls."""
     large = device.type == "cuda"
 
     def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.randn(*shape, device=device, dtype=dtype)
 
-    for power in (10, 22, 24, 26, 28, 29, 30) if large else (10, 16, 18, 20):
+    for power in (21, 22, 24, 26, 28, 29, 30) if large else (16, 18, 20, 22):
         x = tensor(2**power)
         yield f"add_ of 2^{power} floats", functools.partial(x.add_, 1.0)
-    for count in (2, 4, 10, 40, 200, 1000) if large else (2, 10, 100):
+    for count in (2, 4, 10, 40, 200, 1000) if large else (10, 100, 1000):
         yield f"{count} add_ of 1,024 floats", functools.partial(chain, tensor(1024), count)
     for side in (1024, 2048, 4096, 8192, 12288) if large else (128, 512):
         dtype = torch.bfloat16 if large else torch.float32
@@ -76,115 +82,154 @@ def chain(x: torch.Tensor, count: int) -> None:
         x.add_(1.0)
 
 
-def kgprof_wall(closure: Closure, device: torch.device, step_s: float) -> float:
-    steps = max(sweep_cell.FEWEST_STEPS, min(GROUP_STEPS, int(GROUP_S / step_s)))  # fewer only to save time
-    session: Any = Stepped(closure)
-    return statistics.median(sweep_cell.steady_us(session, device, steps, step_s=step_s))
-
-
-def timer_wall(closure: Closure) -> float:
+def wall(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, Slice]:
     from torch.utils.benchmark import Timer
 
+    session: Any = Stepped(closure)
+    calls = max(sweep_cell.FEWEST_STEPS, int(SLICE_S / step_s))
     timer = Timer("call()", globals={"call": closure}, num_threads=torch.get_num_threads())
-    return timer.blocked_autorange(min_run_time=BLOCKED_S).median * 1e6
+    return lambda: [sweep_cell.group_us(session, device, calls)], lambda: [timer.timeit(calls).median * 1e6]
 
 
-def kgprof_flushed(closure: Closure, device: torch.device, step_s: float) -> float:
-    cache = torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=device)
-    clock, count = timing.clock_for(device), max(5, min(2000, int(FLUSHED_S / step_s)))
-    clock.prepare(2 * count)
-    clock.start()
-    for _ in range(count):
-        cache.zero_()
-        clock.tick()
+def flushed(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, Slice]:
+    from triton.testing import do_bench  # type: ignore[import-untyped]
+
+    def empty_cache() -> torch.Tensor:
+        return torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=device)
+
+    clock, zero = timing.clock_for(device), empty_cache().zero_
+    both_s = step_s + min(timing.wall_us(zero, device) for _ in range(3)) / 1e6
+    calls = max(sweep_cell.FEWEST_STEPS, int(SLICE_S / both_s))
+
+    def ours() -> Sequence[float]:
+        cache = empty_cache()
+        for _ in range(WARM_CALLS):
+            closure()
+        clock.prepare(2 * calls)
+        clock.start()
+        for _ in range(calls):
+            cache.zero_()
+            clock.tick()
+            closure()
+            clock.tick()
+        return clock.stop()[1::2]
+
+    def tool() -> Sequence[float]:
+        each = do_bench(closure, warmup=0, rep=calls * both_s * 1e3, return_mode="all")
+        return [milliseconds * 1e3 for milliseconds in each]
+
+    return ours, tool
+
+
+def stepped(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, Slice]:
+    calls = max(sweep_cell.FEWEST_STEPS, int(SLICE_S / step_s))
+
+    def ours() -> Sequence[float]:
         closure()
-        clock.tick()
-    return statistics.median(clock.stop()[1::2])
+        timing.synchronize(device)
+        return timing.timed_steps(closure, timing.clock_for(device), calls)
+
+    return ours, wall(closure, device, step_s)[1]
 
 
-def do_bench(closure: Closure) -> float:
-    from triton.testing import do_bench as triton_do_bench  # type: ignore[import-untyped]
-
-    return float(triton_do_bench(closure, return_mode="median")) * 1e3
+SIDES = {"wall": wall, "flushed": flushed, "stepped": stepped}
 
 
-def kgprof_stepped(closure: Closure, device: torch.device, step_s: float) -> float:
-    count = max(10, min(1000, int(FLUSHED_S / step_s)))
-    return statistics.median(timing.timed_steps(closure, timing.clock_for(device), count))
-
-
-def measured(closure: Closure, device: torch.device, rounds: int, pairs: Collection[str]) -> dict[str, Any]:
+def measured(closure: Closure, device: torch.device, pair: str, slices: int) -> dict[str, Any]:
     for _ in range(3):
         closure()
-    step_s = max(min(timing.wall_us(closure, device) for _ in range(3)), 1.0) / 1e6
-    sides: dict[str, Callable[[], float]] = {
-        "wall": lambda: kgprof_wall(closure, device, step_s),
-        "Timer": lambda: timer_wall(closure),
-        "stepped": lambda: kgprof_stepped(closure, device, step_s),
-    }
-    if device.type == "cuda":
-        sides |= {
-            "flushed": lambda: kgprof_flushed(closure, device, step_s),
-            "do_bench": lambda: do_bench(closure),
-        }
-    wanted = {side for name in pairs for side in PAIRS[name]}
-    us: dict[str, list[float]] = {name: [] for name in sides if name in wanted}
-    for number in range(rounds):
-        for name in reversed(us) if number % 2 else us:
-            until = time.perf_counter() + WARM_S
-            while time.perf_counter() < until:
-                closure()
-                timing.synchronize(device)
-            us[name].append(sides[name]())
-    return {"us": us, **{name: compared(us, *PAIRS[name]) for name in pairs if PAIRS[name][1] in us}}
+    until = time.perf_counter() + WARM_S
+    calls_us = [timing.wall_us(closure, device)]
+    while time.perf_counter() < until:
+        calls_us.append(timing.wall_us(closure, device))
+    step_s = max(statistics.median(calls_us), 1.0) / 1e6
+    sides = SIDES[pair](closure, device, step_s)
+    taken: tuple[list[Sequence[float]], ...] = ([], [])
+    for number in range(slices):
+        for side in (1, 0) if number % 2 else (0, 1):
+            taken[side].append(sides[side]())
+    return compared(*taken)
 
 
-PAIRS = {"wall": ("wall", "Timer"), "flushed": ("flushed", "do_bench"), "stepped": ("stepped", "Timer")}
-
-
-def compared(us: dict[str, list[float]], ours: str, tool: str) -> dict[str, float]:
-    """How far the medians are apart, and how far the rounds of one side alone."""
-    mid = statistics.median(us[tool])
+def compared(ours: Sequence[Sequence[float]], tool: Sequence[Sequence[float]]) -> dict[str, Any]:
+    means = [[midmean(us) for us in side] for side in (ours, tool)]
+    ratios = sorted(one / other for one, other in zip(*means, strict=True))
+    rank = interval_rank(len(ratios))
     return {
-        "apart": statistics.median(us[ours]) / mid - 1,
-        "rounds_apart": max((max(us[side]) - min(us[side])) / mid for side in (ours, tool)),
+        "ratio": statistics.median(ratios),
+        "ratio_95": [ratios[rank], ratios[-1 - rank]],
+        "us": [statistics.median(side) for side in means],
+        "median_of_all_calls_us": [statistics.median(us for each in side for us in each) for side in (ours, tool)],
+        "calls_of_a_slice": [len(side[0]) for side in (ours, tool)],
+        "slices_us": [[float(f"{us:.5g}") for us in side] for side in means],
     }
+
+
+def midmean(us: Sequence[float]) -> float:
+    """The mean of the middle half."""
+    cut = len(us) // 4
+    return statistics.fmean(sorted(us)[cut : len(us) - cut])
+
+
+def interval_rank(count: int) -> int:
+    """Between the ordered values ``rank`` and ``count - 1 - rank`` the median lies with 95 % or more."""
+    below, rank = 0.0, 0
+    while rank < (count - 1) // 2 and below + math.comb(count, rank) / 2**count <= 0.025:
+        below += math.comb(count, rank) / 2**count
+        rank += 1
+    return max(0, rank - 1)
+
+
+def line(name: str, pair: str, found: dict[str, Any]) -> str:
+    low, high = found["ratio_95"]
+    apart = f"{found['ratio'] - 1:+.2%} (95 % {low - 1:+.2%} to {high - 1:+.2%})"
+    note = "" if min(found["us"]) >= LEAST_US else f"; below {LEAST_US:.0f} us"
+    return f"{pair:<8} {name:<30} {found['us'][0]:>10,.2f} {found['us'][1]:>10,.2f} us  {apart}{note}"
+
+
+def summary(pair: str, found: Sequence[dict[str, Any]]) -> str:
+    apart = [abs(each["ratio"] - 1) for each in found]
+    longest = max((max(each["us"]) for each in found), default=0)
+    least = min((min(each["us"]) for each in found), default=0)
+    within = f"{sum(each <= LIMIT for each in apart)} of {len(apart)} within {LIMIT:.0%} of {PAIRS[pair]}"
+    return f"{pair}: {within}, at most {max(apart, default=0):.2%} apart; {least:.2f} us to {longest / 1e3:.1f} ms"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--slices", type=int, default=24, help="of each side of a pair")
     parser.add_argument("--pair", action="append", choices=PAIRS, help="only this one; repeatable")
-    parser.add_argument("--until-s", type=float, default=float("inf"), help="start no closure later than this")
+    parser.add_argument("--only", default="", help="closures whose name contains this")
+    parser.add_argument("--until-s", type=float, default=math.inf, help="start no closure later than this")
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/timing.json"))
     asked = parser.parse_args()
     device, began = torch.device(asked.device), time.monotonic()
     torch.manual_seed(0)
+    pairs = [pair for pair in asked.pair or PAIRS if device.type == "cuda" or pair != "flushed"]
     kept: dict[str, Any] = {
-        "command": f"python benchmarks/timing.py --device {asked.device} --rounds {asked.rounds}"
-        + "".join(f" --pair {name}" for name in asked.pair or ()),
+        "command": f"python benchmarks/timing.py --device {asked.device} --slices {asked.slices}"
+        + "".join(f" --pair {pair}" for pair in asked.pair or ()),
         "limit": LIMIT,
+        "slice_s": SLICE_S,
         "environment": {
             "torch": torch.__version__,
             "python": platform.python_version(),
             "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None,
             "threads": torch.get_num_threads(),
         },
-        "closures": {},
+        "pairs": {pair: {} for pair in pairs},
     }
     asked.output.parent.mkdir(parents=True, exist_ok=True)
-    for name, closure in closures(device):
-        if time.monotonic() - began > asked.until_s:
-            break
-        found = kept["closures"][name] = measured(closure, device, asked.rounds, asked.pair or [*PAIRS])
-        asked.output.write_text(json.dumps(kept, indent=1) + "\n")
-        apart = ", ".join(f"{pair} {found[pair]['apart']:+.1%}" for pair in PAIRS if pair in found)
-        tool = next(tool for _, tool in PAIRS.values() if tool in found["us"])
-        print(f"{name:<28} {statistics.median(found['us'][tool]):>10,.1f} us  {apart}", flush=True)
-    for pair in asked.pair or PAIRS:
-        each = [found[pair]["apart"] for found in kept["closures"].values() if pair in found]
-        print(f"{pair}: {sum(abs(apart) <= LIMIT for apart in each)} of {len(each)} within {LIMIT:.0%}")
+    for pair, found in kept["pairs"].items():
+        for name, closure in closures(device):
+            if asked.only not in name or time.monotonic() - began > asked.until_s:
+                continue
+            found[name] = measured(closure, device, pair, asked.slices)
+            kept["seconds"] = round(time.monotonic() - began, 1)
+            asked.output.write_text(json.dumps(kept, indent=1) + "\n")
+            print(line(name, pair, found[name]), flush=True)
+        print(summary(pair, [*found.values()]), flush=True)
 
 
 if __name__ == "__main__":

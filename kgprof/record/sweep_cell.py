@@ -77,16 +77,21 @@ def steady_us(session: Session, device: torch.device, steps: int, *, step_s: flo
     step_s = max(step_s, 1e-9)
     steps = min(max(steps, int(GROUP_LEAST_S / step_s)), max(FEWEST_STEPS, int(GROUPS_S / 2 / step_s)))
     groups: list[float] = []
-
-    def group() -> None:  # read by the clock at both ends alone: an event for each step is a part of a short one
-        for _ in range(steps):
-            session.step()
-
     began, longest = time.monotonic(), 0.0
     while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:
         group_began = time.monotonic()
-        session.step()  # as in TIMING: it finds the caches as what ran between the groups left them
-        timing.synchronize(device)
-        groups.append(timing.timed_steps(group, timing.clock_for(device), 1)[0] / steps)
+        groups.append(group_us(session, device, steps))
         longest = max(longest, time.monotonic() - group_began)
     return tuple(groups)
+
+
+def group_us(session: Session, device: torch.device, steps: int) -> float:
+    """The mean step of one group. The clock reads both ends only: an event per step is a part of a short one."""
+
+    def group() -> None:
+        for _ in range(steps):
+            session.step()
+
+    session.step()  # as in TIMING: it finds the caches as what ran between the groups left them
+    timing.synchronize(device)
+    return timing.timed_steps(group, timing.clock_for(device), 1)[0] / steps
