@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import itertools
 import math
 import os
 import statistics
@@ -173,8 +174,8 @@ class Session:
         return f"no C++ compiler: {compiler.reason}" if needed and isinstance(compiler, m.Skipped) else ""
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
-        warm = len([process for process in found.processes if not process.cold])
-        return warm >= self._warm_turns(turns) and bool(found.processes)
+        warm = [process for process in found.processes if not process.cold]
+        return bool(found.processes) and len(warm) >= self._warm_turns(turns)
 
     def _warm_turns(self, turns: int) -> int:
         """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
@@ -216,21 +217,18 @@ class Session:
                     return self.sweep()
             begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
             alive = self._affordable(list(begun), turns)
-            warm = self._warm_turns(turns)
-            for number in range(warm):
-                for cell in alive:
-                    found = self._cells[cell]
-                    if not found.failed and len([p for p in found.processes if not p.cold]) <= number:
-                        self._one(cell, cold=False, last=number == warm - 1)
+            self._in_turn(alive, range(self._warm_turns(turns)), cold=False)
             chosen = alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
-            for number in range(1, repeats if repeats > 1 else m.COLD_STARTS):
-                for cell in chosen:
-                    found = self._cells[cell]
-                    if not found.failed and len([p for p in found.processes if p.cold]) <= number:
-                        self._one(cell, cold=True)
+            self._in_turn(chosen, range(1, repeats if repeats > 1 else m.COLD_STARTS), cold=True)
         except KeyboardInterrupt:
             self._interrupted = True
         return self.sweep()
+
+    def _in_turn(self, cells: Sequence[m.Cell], numbers: range, *, cold: bool) -> None:
+        for number, cell in itertools.product(numbers, cells):
+            found = self._cells[cell]
+            if not found.failed and len([process for process in found.processes if process.cold == cold]) <= number:
+                self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
     def _has_room(self, cell: m.Cell, turns: int) -> bool:
         """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
@@ -307,14 +305,10 @@ class Session:
     def _process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
     ) -> tuple[m.CellProcess, bool]:
+        mode = cell.mode if cell.mode in self.modes else m.AS_IS
+        device, steady = self.question.device, not cold or number == 1
         question = m.CellQuestion(
-            cell=cell,
-            strategy=self.strategy,
-            mode=cell.mode if cell.mode in self.modes else m.AS_IS,
-            device=self.question.device,
-            cold=cold,
-            steady=not cold or number == 1,
-            last=last,
+            cell=cell, strategy=self.strategy, mode=mode, device=device, cold=cold, steady=steady, last=last
         )
         trial = trials.run(
             "kgprof.record.sweep_cell:measure",
