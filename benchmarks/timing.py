@@ -13,8 +13,8 @@ Each pair measures the same thing:
   Timer: the difference is the cost of an event, which only a step of a few kernels shows.
 
 A clock, a CPU and a power limit drift by more than 3 % within seconds. So the two sides take short slices in turn
-(ours, tool, tool, ours): SLICE_S each, with as many calls on both sides. What is compared is the median of the
-slices' ratios; its 95 % interval (order statistics) says how well that is known.
+(ours, tool, tool, ours) of SLICE_S each. What is compared is the median of the slices' ratios; its 95 % interval
+(order statistics) says how well that is known.
 
 A flushed slice is the mean of the middle half of its calls, on both sides: events are read in steps of up to 0.5 us,
 and the median of a short call jumps between two of them. The medians over all calls are in the file too.

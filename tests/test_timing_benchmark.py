@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 from collections.abc import Callable
@@ -9,9 +10,30 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.test_seeds import loaded
+from tests.test_seeds import BENCHMARKS, loaded
 
 timing = loaded("timing")
+KEPT = json.loads((BENCHMARKS / "results" / "timing_h100.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("pair", ["wall", "flushed"])
+def test_on_an_h100_the_clocks_agree_with_the_tools(pair: str) -> None:
+    """20 closures from 5 us to 50 ms; each by its slices' ratios and by the plain medians."""
+    found = KEPT["pairs"][pair]
+    again = {
+        name: timing.compared(*([[us] for us in side] for side in each["slices_us"])) for name, each in found.items()
+    }
+    medians = [each["median_of_all_calls_us"] for each in found.values()]
+
+    assert len(found) == 20
+    assert min(min(each["us"]) for each in found.values()) >= timing.LEAST_US
+    assert max(max(each["us"]) for each in found.values()) == pytest.approx(50_000, rel=0.02)
+    assert all(len(side) >= 20 for each in found.values() for side in each["slices_us"])
+    assert all(abs(each["ratio"] - 1) <= timing.LIMIT for each in again.values())
+    assert all(abs(ours / tool - 1) <= timing.LIMIT for ours, tool in medians)
+    assert {name: each["ratio"] for name, each in found.items()} == pytest.approx(
+        {name: each["ratio"] for name, each in again.items()}, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(("true_ratio", "within"), [(1.0, True), (1.01, True), (1.05, False), (0.95, False)])
