@@ -209,15 +209,15 @@ class Session:
         self._ends = self._began + 60 * minutes
         alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
         try:
-            for cell in alive:
-                if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
-                    self._one(cell, cold=True)
-                started = self._cells[cell].measured() if self._is_program and cell.compiles else ()
-                if started and not any(each.frames for each in started):  # nor will another cell compile anything
-                    return self.sweep()
-            begun = (cell for cell in alive if self._cells[cell].processes and not self._cells[cell].failed)
-            alive = self._affordable(list(begun), turns)
-            self._in_turn(alive, range(self._warm_turns(turns)), cold=False)
+            for _ in range(2):  # once more what was left out: the others may have taken less time than expected
+                for cell in alive:
+                    if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
+                        self._one(cell, cold=True)
+                    started = self._cells[cell].measured() if self._is_program and cell.compiles else ()
+                    if started and not any(each.frames for each in started):  # nor will another cell compile anything
+                        return self.sweep()
+                self._in_turn(self._affordable(self._begun(turns), turns), range(self._warm_turns(turns)), cold=False)
+            alive = [cell for cell in alive if self._turned(self._cells[cell], turns)]
             chosen = alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
             self._in_turn(chosen, range(1, repeats if repeats > 1 else m.COLD_STARTS), cold=True)
         except KeyboardInterrupt:
@@ -230,16 +230,15 @@ class Session:
             if not found.failed and len([process for process in found.processes if process.cold == cold]) <= number:
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
+    def _begun(self, turns: int) -> list[m.Cell]:
+        cells = self._cells.items()
+        return [cell for cell, found in cells if found.processes and not (found.failed or self._turned(found, turns))]
+
     def _has_room(self, cell: m.Cell, turns: int) -> bool:
         """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
         are worth more than many that are not."""
-        begun = [
-            each
-            for each, found in self._cells.items()
-            if found.processes and not found.failed and not self._turned(found, turns)
-        ]
-        warm_s = sum(self._expected_s(each, cold=False) for each in (*begun, cell)) * self._warm_turns(turns)
-        ends = time.monotonic() + warm_s + self._expected_s(cell, cold=True)
+        warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(turns), cell))
+        ends = time.monotonic() + self._warm_turns(turns) * warm_s + self._expected_s(cell, cold=True)
         return not cell.compiles or ends <= self._ends
 
     def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:

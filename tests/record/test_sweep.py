@@ -206,6 +206,22 @@ def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tu
     assert not any(turn.startswith("max-autotune") for turn in turns)
 
 
+def test_a_cell_that_was_left_out_runs_if_the_others_took_less_than_expected(
+    asked: Callable[..., tuple[Session, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the others' turns max-autotune is expected to end after 450 of 400 s, after them after 210 s."""
+    session, turns = asked({})
+    took_s: dict[tuple[m.Cell, bool], float] = {}
+    monkeypatch.setattr(session, "_took_s", took_s)
+    monkeypatch.setattr(session, "_expected_s", lambda cell, *, cold: 0.0 if (cell, cold) in took_s else 60 + 30 * cold)
+
+    found = swept(session, minutes=400 / 60)
+
+    assert [len(each.measured()) for each in found.cells] == [3, 5, 3]
+    assert not any(each.not_run for each in found.cells)
+    assert turns.index("max-autotune cold") > turns.index("default warm")
+
+
 def test_the_usual_grid_has_eight_cells_on_a_gpu_and_no_two_alike_on_a_cpu() -> None:
     on_gpu, on_cpu = (Grid().cells(device, own_settings=False) for device in ("cuda", "cpu"))
 
