@@ -289,7 +289,7 @@ class Session:
         folder = self._caches.setdefault(cell, self._scratch / f"caches-{len(self._caches)}")
         if cold and number > 1:  # the others' caches stay as the first process left them
             folder = self._scratch / "caches-cold"
-        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
+        told = self._plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {})
         seed = self._scratch / recorder.PROBE_CACHE
         caches = children.Caches(folder=folder, seed=seed, extra=told, kept=not cold or number == 1)
         asked = self._program_process if self._is_program else self._process
