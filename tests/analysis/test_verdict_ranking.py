@@ -13,6 +13,7 @@ from kgprof.model import (
     RoundRecord,
     RunKey,
     RunRecord,
+    ScriptRun,
     Speedup,
     TimedRound,
     TimingPass,
@@ -120,6 +121,13 @@ def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(step_us: t
 
     assert found.text == "fused.default takes 1.00 ms/step"
     assert len([note for note in found.notes if "the machine was busy" in note]) == notes
+
+
+def test_the_steps_of_a_script_may_vary_because_their_work_does() -> None:
+    script = ScriptRun(step="a call of the outermost nn.Module", steps=9, counted={})
+    found = ranked(msgspec.structs.replace(stepping(FUSED, 900.0, 1000.0, 30_000.0), script=script))
+
+    assert "its times varied 26.3× within the run: its steps do different work, or the machine was busy" in found.notes
 
 
 # ---------------------------------------------------------------- over several processes
