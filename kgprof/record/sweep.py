@@ -134,7 +134,7 @@ class Session:
             raise WorkloadError(
                 f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")
             )
-        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self._plan, self.strategy, self.variables = plan, plan.runs[0].strategy, plan.variables
         self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
         self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
         options, machine = self._options, plan.environment
