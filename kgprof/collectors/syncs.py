@@ -70,7 +70,7 @@ WOULD_SYNC = m.Rule(
         "counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
-    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the GPU, or copy it once, after the loop.",
+    remedy="Keep the value on the GPU, and copy it once, after the loop, or every N steps.",
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
