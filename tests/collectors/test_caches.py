@@ -117,8 +117,6 @@ def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
 
     place = (written.place(*CALLER), Level.NOTE, True)
     assert [(each.location, each.level, bool(each.no_fix)) for each in found] == [place] * 2
-        (written.place(*CALLER), Level.NOTE, True)
-    ] * 2
     assert [(each.library.line, each.library.function) for each in found if each.library] == [
         (50, "forward"),
         (90, "reset"),
