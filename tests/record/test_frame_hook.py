@@ -121,6 +121,29 @@ def test_what_runs_inside_a_skipped_function_says_so() -> None:
     ]
 
 
+def test_code_that_cannot_be_hashed_does_no_harm() -> None:
+    """Dynamo's bytecode holds dicts among its constants, where a call after a break has keywords."""
+
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        for part in parts(x):
+            torch._dynamo.graph_break()
+            x = part
+        return x
+
+    compiled = torch.compile(fails, backend="eager")
+
+    def step() -> torch.Tensor:
+        return compiled(torch.ones(3))
+
+    step.__code__ = step.__code__.replace(co_consts=(*step.__code__.co_consts, {"mask": None}))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(step.__code__)
+
+    frames = offered(step)
+
+    assert [(frame.function, frame.called_in) for frame in frames] == [("fails", ""), ("parts", "fails")]
+
+
 def test_a_dispatch_mode_is_named_as_the_reason() -> None:
     compiled = torch.compile(adds, backend="eager")
 
