@@ -41,8 +41,8 @@ class FrameHook(Source):
         self.left_out = 0
         self._calls = calls
         self._project = project
-        # Skipped for a fault: what runs inside them does so in consequence. By id, as a code object's hash is that of its
-        # constants, and in Dynamo's bytecode a dict may be one.
+        # Skipped for a fault: what runs inside them does so in consequence. By id, as a code object's hash is that of
+        # its constants, and in Dynamo's bytecode a dict may be one.
         self._given_up: dict[int, CodeType] = {}
 
     def listen(self, undo: ExitStack) -> None:

@@ -130,10 +130,16 @@ def test_code_that_cannot_be_hashed_does_no_harm() -> None:
             x = part
         return x
 
-    compiled = torch.compile(fails, backend="eager")
+    def fails_too(x: torch.Tensor) -> torch.Tensor:
+        for part in parts(x):
+            torch._dynamo.graph_break()
+            x = part
+        return x
+
+    first, second = (torch.compile(each, backend="eager") for each in (fails, fails_too))
 
     def step() -> torch.Tensor:
-        return compiled(torch.ones(3))
+        return second(first(torch.ones(3)))
 
     step.__code__ = step.__code__.replace(co_consts=(*step.__code__.co_consts, {"mask": None}))
     with pytest.raises(TypeError, match="unhashable"):
@@ -141,7 +147,11 @@ def test_code_that_cannot_be_hashed_does_no_harm() -> None:
 
     frames = offered(step)
 
-    assert [(frame.function, frame.called_in) for frame in frames] == [("fails", ""), ("parts", "fails")]
+    assert [(frame.function, frame.called_in) for frame in frames] == [
+        ("fails", ""),
+        ("parts", "fails"),
+        ("fails_too", ""),
+    ]
 
 
 def test_a_dispatch_mode_is_named_as_the_reason() -> None:
