@@ -72,7 +72,10 @@ class FrameHook(Source):
             except Exception as error:
                 self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
                 raise
-            self._judge(code, result, before, sys._getframe(1))
+            try:
+                self._judge(code, result, before, sys._getframe(1))
+            except Exception as error:  # noqa: BLE001  it would end the program; it is told as unavailable
+                self.unavailable = f"a frame could not be read: {type(error).__name__}: {error}"
             return result
 
         return offered
