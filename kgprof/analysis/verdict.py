@@ -70,13 +70,15 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
-    """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
+    """The step of a script that was not run again for TIMING: as long as it took under the instruments."""
     if script.is_one_window:
         return f"{run.key.slug} has no steps, and was not timed"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
         return steps
-    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (with kgprof's listeners on)"
+    steady = run.compile.steady
+    under = "under torch.profiler" if steady.measured_in == m.PassName.TRACE else "with kgprof's listeners on"
+    return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
