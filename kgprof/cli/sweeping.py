@@ -95,8 +95,7 @@ def swept(
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = weighed(found, executions)
         found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, session.variables)
-        found = weighed(found, executions)  # with what the ladder says
-        context.interrupted, found = found.interrupted, shown(found)
+        context.interrupted, found = found.interrupted, shown(weighed(found, executions))  # with what the ladder says
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
