@@ -32,6 +32,12 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
 
+def opening(text: str) -> str:
+    """The first line of an error's words, and what it announces: "backend='inductor' raised: AssertionError: ..."."""
+    first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return f"{first} {others[0]}" if first.endswith(":") and others else first
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`` (did you mean ...?)``, or all there are when nothing is near."""
     names = list(known)

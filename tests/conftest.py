@@ -5,13 +5,13 @@ from __future__ import annotations
 import compileall
 import gc
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+from tests import scratch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PACKAGE = Path(__file__).resolve().parents[1] / "kgprof"
@@ -39,8 +39,7 @@ LONGEST = (
 )
 
 # One cold compile for the whole session; the vector-ISA probe alone takes 8-12 s.
-_CACHE = Path(tempfile.mkdtemp(prefix="kgprof-tests-inductor-"))
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(scratch.new_folder()))
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Two test processes start programs on two cores: torch's threads would wait for each other, spinning.
 # tests/programs/test_own.py took 184 s of a processor with them and 148 s without, both times on a busy machine.
@@ -77,9 +76,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    scratch.FOLDER.cleanup()  # later pytest-xdist may kill a process that takes long to end
+
+
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # what is left of C++ objects is told as leaks else
-    shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 def _cuda_available() -> bool:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.wording import figure, short
+from kgprof.wording import figure, opening, short
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,16 @@ def test_a_change_may_carry_its_sign(value: float, expected: str) -> None:
 def test_a_short_figure_reads_back_as_the_value_to_its_digits(value: float) -> None:
     assert float(short(value).replace(",", "")) == pytest.approx(value, rel=0.006)
     assert "e" not in short(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("backend='x' raised:\nValueError: no\n\nSet ...", "backend='x' raised: ValueError: no"),
+        ("\n no such file \nsee there", "no such file"),
+        ("raised:", "raised:"),
+        ("", ""),
+    ],
+)
+def test_an_errors_first_line_and_what_it_announces(text: str, said: str) -> None:
+    assert opening(text) == said

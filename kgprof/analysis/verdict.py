@@ -70,13 +70,15 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
-    """The step of a script that was not run again for TIMING: as long as it took with COMPILE's listeners on."""
+    """The step of a script that was not run again for TIMING: as long as it took under the instruments."""
     if script.is_one_window:
         return f"{run.key.slug} has no steps, and was not timed"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
         return steps
-    return f"{run.key.slug} takes about {PER_STEP.say(run.compile.steady.median)} (with kgprof's listeners on)"
+    steady = run.compile.steady
+    under = "under torch.profiler" if steady.measured_in == m.PassName.TRACE else "with kgprof's listeners on"
+    return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
@@ -108,7 +110,9 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         varied = times.variation(best, unit)
-        busy = (f"its times varied {figure(varied)}× within the run: the machine was busy",)
+        # A function is called alike each time; a script trains and evaluates, and its last batch is a smaller one.
+        why = "the machine was busy" if first.script is None else "its steps do different work, or the machine was busy"
+        busy = (f"its times varied {figure(varied)}× within the run: {why}",)
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
         return Remark(text=text, notes=busy if varied > times.NOISY else ())
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])

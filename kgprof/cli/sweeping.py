@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +93,9 @@ def swept(
             announce(session, cells, turns, repeats, minutes, ladder)
         session.until, within = ends, minutes * (1 - LADDER_SHARE * ladder)
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
-        found = tried(weighed(found, executions), asked, ladder, varying, scratch, work.folder, phases, ends)
-        found = weighed(found, executions)  # with what the ladder says
-        context.interrupted, found = found.interrupted, shown(found)
+        found = weighed(found, executions)
+        found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, session.variables)
+        context.interrupted, found = found.interrupted, shown(weighed(found, executions))  # with what the ladder says
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
@@ -115,7 +114,8 @@ def tried(
     scratch: Path,
     folder: Path,
     phases: progress.Progress,
-    ends: float = math.inf,
+    ends: float,
+    variables: Mapping[str, str],
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
     (``varying`` None: without). What runs at ``ends`` is ended."""
@@ -129,7 +129,7 @@ def tried(
     strategy, device = found.question.strategy, found.question.device
     key = m.RunKey(strategy=strategy, mode=cell.name)
 
-    caches = children.Caches(folder=scratch / "caches-trials", kept=True)
+    caches = children.Caches(folder=scratch / "caches-trials", kept=True, extra=variables)
     given: dict[str, Any] = {"scratch": scratch, "caches": caches, "until": ends}
     given["on_phase"] = lambda name: phases.phase(name, key)
     try:
@@ -144,7 +144,7 @@ def tried(
             found = msgspec.structs.replace(found, shapes=policies)
         if ladder:
             phases.phase("a start with shipped caches", key)
-            shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch, until=ends)
+            shipped = shipped_cache(cell, strategy, device, asked, variables, scratch=scratch, until=ends)
             found = msgspec.structs.replace(found, shipped=shipped)
     except KeyboardInterrupt:
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")

@@ -6,7 +6,7 @@ import itertools
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
-from kgprof.collectors.recompiles import place_of
+from kgprof.collectors.recompiles import library_function, place_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.files import json_object
 from kgprof.reading.structured_trace import compile_id
@@ -19,13 +19,14 @@ CACHE_BYPASSED = m.Rule(
     why=(
         "Inductor and AOTAutograd keep what they generate on disk, and the next process starts in a fraction of the "
         "time. A graph with an operator that torch cannot cache (torch.cond is one, in torch 2.11 to 2.15) is never "
-        "looked up and never stored, so each start of the program pays the full compile time."
+        "looked up and never stored, so each start of the program pays the full compile time. So is a graph that is "
+        "compiled with a custom pass of Inductor that has no uuid()."
     ),
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
-        "Express the branch with operators that can be cached (torch.where over both results), keep the operator in a "
-        "small compiled function of its own so that the rest is cached, or compile ahead of time with "
-        "torch.compiler.save_cache_artifacts where the operator allows it."
+        "An operator: express it with others that can be cached (in place of torch.cond, torch.where over both "
+        "results), or keep it in a small compiled function of its own so that the rest is cached. A custom pass of "
+        "Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -34,6 +35,9 @@ CACHE_BYPASSED = m.Rule(
     symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
+OF_A_LIBRARY = (
+    "it is a library's function, and so is what keeps it from being cached, unless you set passes of Inductor"
+)
 
 # Artifact names of torch.__trace: what they are called here, and the cache.
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
@@ -45,7 +49,8 @@ class CacheUse(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     compile_id: str
-    location: m.Location | None  # the def of the compiled function
+    location: m.Location | None  # the def of the compiled function; of a library's the line that leads there
+    library: m.PackageLine | None = None  # the def of a library's function
     cache: str  # "FX graph cache", "AOTAutograd cache"
     outcome: str  # hit, miss, bypass
     reason: str  # of a bypass, torch's own words
@@ -59,15 +64,18 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
         for record in trace.artifacts(f"{prefix}_{outcome}"):
             compiled = trace.compilation(compile_id(record.metadata), record.call)
             location = place_of(trace, compiled) if compiled else None
+            library = library_function(trace, compiled) if compiled else None
+            inside = (library.package, library.file, library.function) if library else ()
             use = CacheUse(
                 run=trace.run,
                 compile_id=compile_id(record.metadata),
                 location=location,
+                library=library,
                 cache=cache,
                 outcome=outcome,
                 reason=_reason(record.payload) if outcome == "bypass" else "",
                 call=record.call,
-                identity="\0".join(trace.source.identity(location)[:2]),
+                identity="\0".join((*trace.source.identity(location)[:2], *inside)),
             )
             uses.append(use)
     return tuple(uses)
@@ -100,12 +108,15 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         uses = (first, *more)
         caches = " and ".join(dict.fromkeys(use.cache for use in uses))
         name = first.location.function if first.location else "a graph"
+        name = f"{first.library.function} in {first.library}" if first.library else name
         finding = m.Finding(
             rule=CACHE_BYPASSED.id,
-            level=CACHE_BYPASSED.level,
+            level=m.Level.NOTE if first.library else CACHE_BYPASSED.level,
+            no_fix=OF_A_LIBRARY if first.library else "",
             message=f"{name} is recompiled in every process: {caches} bypassed ({first.reason})",
             run=first.run,
             location=first.location,
+            library=first.library,
             count=len({use.compile_id for use in uses}),
             detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
             fingerprint=fingerprint(CACHE_BYPASSED.id, first.run, first.identity),

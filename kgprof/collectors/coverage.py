@@ -9,7 +9,6 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
-COMPILED = "model = torch.compile(model)  # in the script, before the first step"
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
     id="KGP504",
@@ -47,7 +46,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     compilations: int | None  # None: not observed
     launched: m.Launched | None = None  # by a script without a step
     beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
-    of_a_script: bool = False  # which has steps
+    to_compile: str = ""  # of a script that has steps: its module, or the method that it calls
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -70,7 +69,7 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     options = evidence.recording.header.options
     events = []
-    for run in evidence.recording.runs:
+    for run, source in ((each.record, each.source) for each in evidence.runs):
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
@@ -79,8 +78,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
         if (script := run.script) is not None:
             beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-            of_script = {"launched": script.work_is_in, "beside": beside, "of_a_script": bool(script.step)}
-            event = msgspec.structs.replace(event, **of_script)
+            name = (source.trained or "model") if script.step else ""
+            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, to_compile=name)
         events.append(event)
     return tuple(events)
 
@@ -107,7 +106,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
-    fix = COMPILED if all(event.of_a_script for event in events) else ""
+    named = [event.to_compile for event in events]
+    fix = f"{named[0]} = torch.compile({named[0]})  # in the script, before the first step" if all(named) else ""
     return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)
 
 

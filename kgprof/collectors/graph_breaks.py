@@ -20,7 +20,7 @@ from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import plural
+from kgprof.wording import opening, plural
 
 ARTIFACT = "dynamo_graph_break_reason"
 GRAPH_BREAK = m.Rule(
@@ -175,7 +175,8 @@ def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
         )
     if known is not None:
         return m.TorchCause(kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints)
-    return m.TorchCause(kind=text.strip().partition("\n")[0], gb_ids=gb_ids)
+    kind = text.strip().partition("\n")[0]
+    return m.TorchCause(kind=kind, gb_ids=gb_ids, explanation=opening(text).removeprefix(kind).strip())
 
 
 def _operator(context: str) -> str:

@@ -32,6 +32,7 @@ class Switch(m.Model, frozen=True, kw_only=True):
 _TABLE = tomllib.loads(resources.files(__package__).joinpath("library_switches.toml").read_text(encoding="utf-8"))
 READS, BREAKS = (tuple(msgspec.convert(each, Switch) for each in _TABLE[kind]) for kind in ("read", "break"))
 TRAINERS = _TABLE["trainer"]
+CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TABLE["cause"]}
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
 _OF_MODULES = ("forward", "__call__")  # a layer's own work: nobody can call it elsewhere or less often
 _READ = "no known argument avoids this read: call what leads there less often, or write that part yourself"
@@ -59,14 +60,16 @@ def _known(finding: m.Finding) -> str:
     way = finding.reads or finding.refusal
     if way is None:
         return ""
-    called = finding.refusal.cause.operator if finding.refusal else ""
+    cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
+    called = cause.operator
     if called == _WARNS or called.startswith("Logger."):  # in whatever package
         message = "warnings.warn" if called == _WARNS else f"logging.{called}"
         return f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled code leaves the message out"
     places = [(line, here) for line, here in ((finding.library, True), *((line, False) for line in way.chain)) if line]
     table = READS if finding.refusal is None else (*BREAKS, *READS)
     at = ((one, line) for one in table for line, here in places if (here or one.below) and _is_at(one, line))
-    return next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
+    of_cause = "" if finding.library else CAUSES.get((cause.gb_id, called)) or CAUSES.get((cause.gb_id, ""), "")
+    return next((one.fix.replace("{function}", _last(line.function)) for one, line in at), of_cause)
 
 
 def _is_at(switch: Switch, line: m.PackageLine) -> bool:

@@ -240,6 +240,20 @@ def place_of(trace: RunTrace, compiled: Compiled) -> m.Location | None:
     return trace.source.innermost(compiled.stack)
 
 
+def library_function(
+    trace: RunTrace, *compiled: Compiled, definition: m.Location | None = None
+) -> m.PackageLine | None:
+    """The def of what was compiled (in parts and again, maybe) where that is a library's."""
+    frame = compiled[0].frame
+    if frame is None or trace.source.project.holds(frame.file):
+        return None
+    place = definition or trace.source.definition(frame.file, frame.line, frame.function)
+    rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
+    return trace.source.package_line(
+        msgspec.structs.replace(place, function=next((row.qualified for row in rows), place.function))
+    )
+
+
 def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
     """Compilations (by identity) of a function that torch had never met, although it had compiled one just like it.
 
@@ -272,9 +286,8 @@ def _recompiled(
     library: m.PackageLine | None = None
     if definition is not None and not trace.source.project.holds(definition.file):
         location = next((place for c in compiled if (place := place_of(trace, c))), None)
-        rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
-        function = next((row.qualified for row in rows), function)
-        library = trace.source.package_line(msgspec.structs.replace(definition, function=function))
+        library = library_function(trace, *compiled, definition=definition)
+        function = library.function if library else function
     inside = (library.package, library.file, library.function) if library else ()
     return RecompiledFunction(
         run=trace.run,

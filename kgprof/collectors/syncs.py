@@ -70,7 +70,7 @@ WOULD_SYNC = m.Rule(
         "counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
-    remedy=f"As for {HOST_DEVICE_SYNC.id}: keep it on the GPU, or copy it once, after the loop.",
+    remedy="Keep the value on the GPU, and copy it once, after the loop, or every N steps.",
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -440,13 +440,22 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
         return ""
     match statement, read:
         case (
-            ast.AugAssign() | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"))),
+            ast.AugAssign(value=kept) | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[kept])),
             ast.Call(func=ast.Name(id="float" | "int"), args=[tensor])
             | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]),
-        ):
+        ) if _takes_a_tensor(kept, ast.dump(read)):
             detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
             return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # a tensor: read it after the loop"
     return ""
+
+
+def _takes_a_tensor(value: ast.expr, read: str) -> bool:
+    """Only arithmetic and lists lie between them: a function or a text would read the tensor all the same."""
+    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.List | ast.Tuple):
+        return not isinstance(getattr(value, "op", None), ast.Mod | ast.Not) and any(
+            isinstance(part, ast.expr) and _takes_a_tensor(part, read) for part in ast.iter_child_nodes(value)
+        )
+    return ast.dump(value) == read
 
 
 def _often(event: Sync) -> str:

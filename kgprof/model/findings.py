@@ -138,7 +138,8 @@ class TorchCause(Model, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        return f"{self.kind} ({self.gb_id})" if self.gb_id else self.kind
+        announced = f" {self.explanation}" if self.kind.endswith(":") else ""  # what a backend raised
+        return f"{self.kind} ({self.gb_id})" if self.gb_id else f"{self.kind}{announced}"
 
 
 class Folded(Model, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Any
 from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
+from kgprof.wording import opening
 
 
 class Outcome(StrEnum):
@@ -37,12 +38,13 @@ class Exit(Model, frozen=True, kw_only=True):
     def words(self) -> str:
         """The end of a sentence about the run: "was killed during TIMING: SIGKILL".
 
-        Of a message over several lines (torch explains at length) the first; ``message`` holds the others.
+        Of a message over several lines (torch explains at length) the first, and what that announces; ``message`` holds
+        the others.
         """
         how = {"timed-out": "timed out", "exited": "exited"}
         how |= {"killed": "was killed", "interrupted": "was interrupted"}
         during = f" during {self.during.upper()}" if self.during else ""
-        why = f": {self.message.strip().splitlines()[0]}" if self.message.strip() else ""
+        why = f": {opening(self.message)}" if self.message.strip() else ""
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
 
 

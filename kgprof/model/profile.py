@@ -72,7 +72,7 @@ class MemoryTier(StrEnum):
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
-    steady: Spread | Skipped  # calls after warm-up in the COMPILE pass
+    steady: Spread | Skipped  # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
     caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")

@@ -106,6 +106,7 @@ class Plan(Model, frozen=True, kw_only=True):
     agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
     unit: WorkUnit = WorkUnit()
     alternatives: tuple[Alternative, ...] = ()  # what the workload declares to be weighed
+    variables: dict[str, str] = msgspec.field(default_factory=dict)  # of torch, that the workload set on being loaded
     trace_files: tuple[TraceFile, ...] = ()  # of `kgprof trace`, one a run; empty: kgprof ran the workload itself
 
 

@@ -117,6 +117,21 @@ class SourceText:
                     (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
+    @property
+    def trained(self) -> str:
+        """What the program calls of the first module whose ``parameters()`` it asks for: ``model`` itself, or a method
+        that the program defines, ``agent.act``. Empty where its own files do not show it."""
+        parsed = [self._parsed(file) for file in self.own]
+        calls = [node.func for each in parsed for node in ast.walk(each.tree) if isinstance(node, ast.Call)]
+        defined = {each.name for file in parsed for each in file.definitions}
+        of_modules = [each for each in calls if isinstance(each, ast.Attribute)]
+        for owner in (ast.unparse(each.value) for each in of_modules if each.attr == "parameters"):
+            if any(ast.unparse(each) == owner for each in calls if isinstance(each, ast.Name | ast.Attribute)):
+                return owner
+            for each in (each for each in of_modules if each.attr in defined and ast.unparse(each.value) == owner):
+                return f"{owner}.{each.attr}"
+        return ""
+
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
         lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)

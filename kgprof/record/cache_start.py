@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,14 @@ STARTS = "kgprof.record.cache_start:measured_start"
 
 
 def shipped_cache(
-    cell: m.Cell, strategy: str, device: str, options: m.Options, *, scratch: Path, until: float
+    cell: m.Cell,
+    strategy: str,
+    device: str,
+    options: m.Options,
+    variables: Mapping[str, str],
+    *,
+    scratch: Path,
+    until: float,
 ) -> m.ShippedCache | m.Skipped:
     """Two children, each with cold caches of its own: on a CPU Inductor's check of the vector instructions is a part of
     both first calls.
@@ -43,7 +50,7 @@ def shipped_cache(
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
         asked = m.StartQuestion(key=key, device=device, artifacts=str(artifacts), load=name == "unpacks")
-        own = Caches(folder=scratch / f"caches-{name}", seed=scratch / PROBE_CACHE)
+        own = Caches(folder=scratch / f"caches-{name}", seed=scratch / PROBE_CACHE, extra=variables)
         trial = trials.run(STARTS, asked, options=options, scratch=scratch, caches=own, until=until)
         if trial.interrupted:
             raise KeyboardInterrupt

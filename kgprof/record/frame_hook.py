@@ -41,7 +41,9 @@ class FrameHook(Source):
         self.left_out = 0
         self._calls = calls
         self._project = project
-        self._given_up: set[CodeType] = set()  # skipped for a fault: what runs inside them does so in consequence
+        # Skipped for a fault: what runs inside them does so in consequence. By id, as a code object's hash is that of
+        # its constants, and in Dynamo's bytecode a dict may be one.
+        self._given_up: dict[int, CodeType] = {}
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -70,7 +72,10 @@ class FrameHook(Source):
             except Exception as error:
                 self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
                 raise
-            self._judge(code, result, before, sys._getframe(1))
+            try:
+                self._judge(code, result, before, sys._getframe(1))
+            except Exception as error:  # noqa: BLE001  it would end the program; it is told as unavailable
+                self.unavailable = f"a frame could not be read: {type(error).__name__}: {error}"
             return result
 
         return offered
@@ -87,10 +92,10 @@ class FrameHook(Source):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
             codes = (above.f_code for above in upwards(caller if self._given_up else None))
-            above = next((given_up.co_name for given_up in codes if given_up in self._given_up), "")
+            above = next((given_up.co_name for given_up in codes if id(given_up) in self._given_up), "")
             self._add(code, outcome="skipped", why=why, text=text, called_in=above)
             if why in FAULTS:
-                self._given_up.add(code)
+                self._given_up[id(code)] = code
 
     def _add(self, code: CodeType, *, outcome: str, text: str = "", **fields: Any) -> None:
         """``fields``: the others of OfferedFrame that are known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import traceback
 from enum import StrEnum
@@ -14,6 +15,8 @@ from kgprof.errors import KgprofError, OutputError, WorkloadError
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # for a terminal: torch.load's refusal has some
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are workloads)
@@ -112,7 +115,7 @@ def describe_failure(error: BaseException) -> Failed:
     if isinstance(error, KgprofError):
         unwritable, code = isinstance(error, OutputError), error.exit_code
         return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritable=unwritable)
-    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    last = _COLOURS.sub("", traceback.format_exception_only(type(error), error)[-1]).strip()
     return Failed(message=last, traceback=text)
 
 

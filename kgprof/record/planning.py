@@ -13,6 +13,7 @@ import torch
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.record import environment, foreign
+from kgprof.record.flags import flags
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, programs
@@ -30,8 +31,9 @@ def unloaded_plan(job: Job) -> m.Plan:
 
 def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
-    device = torch.device(unloaded.device)
+    device, before = torch.device(unloaded.device), flags(os.environ)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+    set_by_it = {name: value for name, value in flags(os.environ).items() if before.get(name) != value}
     runs = select_runs(workload, job.options, device)
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
@@ -64,6 +66,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         agreement=loading.is_comparable(workload, runs),
         unit=workload.unit if isinstance(workload, CountingWorkload) else m.WorkUnit(),
         alternatives=alternatives_of(workload),
+        variables=set_by_it,
     )
 
 

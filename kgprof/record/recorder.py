@@ -409,7 +409,8 @@ class Recorder:
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as compile time.
 
-        Child B, a further round and a script's rerun find those of the run's first process warm.
+        Child B, a further round and a script's rerun find those of the run's first process warm. A workload that sets
+        variables of torch means those of a process whose torch has not read them yet: children begin with them.
         """
         options = self.header.options
         probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
@@ -420,6 +421,6 @@ class Recorder:
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,
-            extra={"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {},
+            extra=self.plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}),
             kept=shared and (task is not last or number < options.rounds),
         )

@@ -135,7 +135,7 @@ class Session:
             raise WorkloadError(
                 f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")
             )
-        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self._plan, self.strategy, self.variables = plan, plan.runs[0].strategy, plan.variables
         self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
         self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
         options, machine = self._options, plan.environment
@@ -286,7 +286,7 @@ class Session:
         folder = self._caches.setdefault(cell, self._scratch / f"caches-{len(self._caches)}")
         if cold and number > 1:  # the others' caches stay as the first process left them
             folder = self._scratch / "caches-cold"
-        told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {}
+        told = self._plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {})
         seed = self._scratch / recorder.PROBE_CACHE
         caches = children.Caches(folder=folder, seed=seed, extra=told, kept=not cold or number == 1)
         asked = self._program_process if self._is_program else self._process

@@ -58,7 +58,7 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         label, step = "ms, whole program", "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
-        about = "COMPILE: median of the steps before the profiler, with kgprof's listeners on"
+        about = "COMPILE: median of the steps before the profiler, with kgprof's listeners on; TRACE's if it is shorter"
         yield RunColumn("about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2)
 
     # Whole evaluations are timed by their units of work where these are known.

@@ -13,9 +13,12 @@ from kgprof.model import (
     RoundRecord,
     RunKey,
     RunRecord,
+    ScriptRun,
+    Skipped,
     Speedup,
     TimedRound,
     TimingPass,
+    TracePass,
     Verdict,
 )
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, recording, run
@@ -120,6 +123,33 @@ def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(step_us: t
 
     assert found.text == "fused.default takes 1.00 ms/step"
     assert len([note for note in found.notes if "the machine was busy" in note]) == notes
+
+
+def test_the_steps_of_a_script_may_vary_because_their_work_does() -> None:
+    script = ScriptRun(step="a call of the outermost nn.Module", steps=9, counted={})
+    found = ranked(msgspec.structs.replace(stepping(FUSED, 900.0, 1000.0, 30_000.0), script=script))
+
+    assert "its times varied 26.3× within the run: its steps do different work, or the machine was busy" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("traced_us", "said"),
+    [
+        (1_200.0, "takes about 1.00 ms/step (with kgprof's listeners on)"),
+        (20.0, "takes about 0.0200 ms/step (under torch.profiler)"),
+    ],
+)
+def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watched(traced_us: float, said: str) -> None:
+    """The profiler only slows steps down, and few come before it."""
+    trace = TracePass(step_us=(traced_us,) * 3, trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1.0),
+        timing=Skipped(reason="it took 67 s"),
+        trace=trace,
+        script=ScriptRun(step="an optimizer step", steps=9, counted={}),
+    )
+
+    assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
 
 
 # ---------------------------------------------------------------- over several processes

@@ -11,7 +11,7 @@ from kgprof.model import CacheTally, Finding, Level
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
-from tests.collectors.written import FILE, REPORT, STEP, STEP_DEF, artifact, compiled
+from tests.collectors.written import CALLER, FILE, LIBRARY, REPORT, STEP, STEP_DEF, artifact, compiled
 
 STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 COND = json.dumps({"cache_bypass_reason": "Can't cache HigherOrderOperator: cond"})
@@ -103,3 +103,23 @@ def test_a_bypass_that_cannot_be_read_is_still_one() -> None:
     (found,) = collected(*compiled("0/0", STEP), artifact("fx_graph_cache_bypass", "0/0", '{"cut'))
 
     assert found.reason == "torch's record could not be read"
+
+
+def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
+    frames = [(LIBRARY, 50, "forward"), (LIBRARY, 90, "reset")]
+    custom = json.dumps({"cache_bypass_reason": "Unsupported post grad custom pass"})
+    found = caches.diagnose(
+        collected(
+            *(line for number, frame in enumerate(frames) for line in compiled(f"{number}/0", frame)),
+            *(artifact("fx_graph_cache_bypass", f"{number}/0", custom) for number in range(2)),
+        )
+    )
+
+    place = (written.place(*CALLER), Level.NOTE, True)
+    assert [(each.location, each.level, bool(each.no_fix)) for each in found] == [place] * 2
+    assert [(each.library.line, each.library.function) for each in found if each.library] == [
+        (50, "forward"),
+        (90, "reset"),
+    ]
+    assert found[0].message.startswith("forward in torch nn/modules/activation.py:50 is recompiled in every process")
+    assert len({each.fingerprint for each in found}) == 2

@@ -115,6 +115,7 @@ def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
         "BackendCompilerFailed",
         "backend='refuses' raised:",
     )
+    assert found.refusal.cause.words == "backend='refuses' raised: ZeroDivisionError: no"
 
 
 def test_an_attempt_in_every_call_is_one_finding_with_its_calls() -> None:

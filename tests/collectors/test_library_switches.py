@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kgprof import gate
 from kgprof.analysis import analyse
 from kgprof.collectors import RULES, findings
-from kgprof.collectors.library_switches import BREAKS, READS, TRAINERS, with_switches
+from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import Finding, KernelOrigin, KernelOrigins, Level, PackageLine, Reads, Refusal, SourceLine
 from kgprof.reading.evidence import Evidence
@@ -182,13 +182,28 @@ def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(context: str, 
     ]
 
 
+def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the_graph() -> None:
+    print_, input_ = builtin(), builtin().replace("builtin print", "builtin input")
+
+    assert of_break(reason=print_).fix.startswith("torch._dynamo.config.reorderable_logging_functions.add(print)")
+    assert of_break(reason=input_).fix == ""
+    assert "reorderable" not in of_break((SHELF, 12, "forward"), reason=print_).fix  # a library's has its own way
+
+
+def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
+    settings = re.findall(r"^torch\._dynamo\.config\.(\w+)", "\n".join(CAUSES.values()), re.MULTILINE)
+
+    assert [name for name in settings if not hasattr(torch._dynamo.config, name)] == []
+    assert len(settings) == 3
+
+
 def test_a_failure_to_compile_a_library_has_a_way_to_go_on() -> None:
     evidence = Evidence(written.recording(*written.a_failure()))
     (failed,) = findings(evidence)
     assert failed.refusal is not None
     library = PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward")
 
-    (found,) = with_switches(evidence, [replace(failed, library=library, location=None)])
+    (found,) = with_switches(evidence, [replace(failed, library=library, location=None, fix="")])
 
     assert (found.level, found.no_fix) == (Level.ERROR, "")
     assert found.fix.startswith("torch._dynamo.config.suppress_errors = True")

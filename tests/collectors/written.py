@@ -5,13 +5,9 @@ The texts have the form of torch 2.13's; nothing was run. ``run(lines...)`` give
 
 from __future__ import annotations
 
-import atexit
 import gzip
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +27,7 @@ from kgprof.model.compile_records import (
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import RunTrace
+from tests import scratch
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 
@@ -271,7 +268,6 @@ def recording(*lines: Any, **fields: Any) -> Recording:
     return recordings.recording(run(*lines, **fields), baseline=None)
 
 
-_FOLDERS: list[Path] = []
 REDUCE_OVERHEAD = RunKey(strategy="fused", mode="reduce-overhead")
 
 
@@ -286,8 +282,7 @@ def on_cuda(
 
     ``regions`` stand in the trace besides, one behind the other, each with its own launches.
     """
-    folder = Path(tempfile.mkdtemp(prefix="kgprof-written-"))
-    _FOLDERS.append(folder)
+    folder = scratch.new_folder()
     gone: TracePass | Skipped = recordings.GONE
     if launches is not None:
         gone = TracePass(step_us=(100.0,) * steps, trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
@@ -330,12 +325,6 @@ def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
             yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": at, "dur": 1.0}
         for launched in range(region.kernels):
             yield {**event, "cat": "cuda_driver", "name": "cuLaunchKernelEx", "ts": start + 5 + launched, "dur": 0.5}
-
-
-@atexit.register
-def _remove_folders() -> None:
-    for folder in _FOLDERS:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- a case for each rule

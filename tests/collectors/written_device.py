@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kgprof.model import PassName, Recording, RunKey, Skipped, TimingPass, TracePass
 from kgprof.reading import layout
+from tests import scratch
 from tests.analysis import recordings
 
 STEPS = 4
 TRACED_US = 1_000.0  # of a step under the profiler
 RUN = RunKey(strategy="fused", mode="default")
-
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []  # until the interpreter ends
 
 
 def steps(
@@ -35,10 +32,9 @@ def steps(
 
 def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str = "default") -> Recording:
     """A run on an H100 with these events in its TRACE."""
-    folder = tempfile.TemporaryDirectory(prefix="kgprof-written-")
-    _FOLDERS.append(folder)
+    folder = scratch.new_folder()
     key = msgspec.structs.replace(RUN, mode=mode)
-    path = layout.run_folder(Path(folder.name), key) / layout.TRACE_FILES[PassName.TRACE]
+    path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
     card = {"name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0}
     text = json.dumps({"deviceProperties": [card], "traceEvents": list(events)})
@@ -51,7 +47,7 @@ def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str
     )
     whole = recordings.recording(run, baseline=None)
     plan = msgspec.structs.replace(whole.header.plan, device="cuda")
-    return msgspec.structs.replace(whole, folder=folder.name, header=msgspec.structs.replace(whole.header, plan=plan))
+    return msgspec.structs.replace(whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan))
 
 
 def _events(kernels: int, kernel_us: float, launches: int) -> Iterator[dict[str, Any]]:

@@ -55,6 +55,11 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     )
 
 
+def test_a_remedy_is_read_alone() -> None:
+    """It stands as the fix under "What to do next": another rule's id is a hint, no part of the sentence."""
+    assert [rule.id for rule in RULES if re.search(r"\bKGP\d", re.sub(r" \(.*?\)", "", rule.remedy))] == []
+
+
 def found(recording: Recording) -> dict[str, int]:
     """The gravest level at which each rule is found: 0 for a note, which is told and need be no fault."""
     gravest: dict[str, int] = {}

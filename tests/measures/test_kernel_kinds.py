@@ -32,6 +32,8 @@ G, A, V, N, P, R, I, S, C, M, F, O = KernelKind  # noqa: E741
         ("aten::fill_", C, "aten"),
         ("aten::eq", P, "aten"),
         ("aten::add_", P, "aten"),
+        ("aten::mkldnn_rnn_layer_backward", G, "aten"),
+        ("aten::lstm", G, "aten"),
         ("aten::bitwise_and", P, "aten"),
         ("aten::__and__", P, "aten"),
         ("aten::sum", R, "aten"),

@@ -169,3 +169,19 @@ def test_where_none_does_so_plainly_both_are_named() -> None:
     program = source("def f(x):\n    return cond(x.any(), lambda t: g(t),\n        lambda t: t + 1, (x,))\n")
 
     assert [place.line for place in program.branches(program.at(written.FILE, 2), "cond")] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("net = Net()\nopt = Adam(net.parameters())\nloss(net(x))", "net"),
+        ("class A:\n def act(self): ...\nopt = Adam(agent.parameters())\nagent.train()\nagent.act(x)", "agent.act"),
+        ("self.opt = Adam(self.model.parameters())\nself.model(x)", "self.model"),
+        ("opt = Adam(frozen.parameters())\nopt = Adam(head.parameters())\nhead(x)", "head"),
+        ("trainer = Trainer(model)\ntrainer.train()", ""),
+        ("opt = Adam(net.parameters())\nfit(net)", ""),
+        ("a b", ""),
+    ],
+)
+def test_the_module_that_a_program_trains(text: str, name: str) -> None:
+    assert source(text).trained == name

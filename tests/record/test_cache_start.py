@@ -26,7 +26,7 @@ def step():
 def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
     (tmp_path / "program.py").write_text(COMPILED.format(backend=backend), encoding="utf-8")
     options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
-    return shipped_cache(CELL, "step", "cpu", options, scratch=tmp_path, until=math.inf)
+    return shipped_cache(CELL, "step", "cpu", options, {}, scratch=tmp_path, until=math.inf)
 
 
 @pytest.mark.long
@@ -51,6 +51,16 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
     assert found.reason.startswith("the process that packs the caches raised during TRIAL")
 
 
+def test_its_processes_begin_with_the_variables_of_the_workload(tmp_path: Path) -> None:
+    program = "import os, pathlib; pathlib.Path(__file__).with_suffix('.txt').write_text(os.environ['TORCH_OF_IT'])"
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
+
+    shipped_cache(CELL, "step", "cpu", options, {"TORCH_OF_IT": "here"}, scratch=tmp_path, until=math.inf)
+
+    assert (tmp_path / "program.txt").read_text(encoding="utf-8") == "here"
+
+
 @pytest.mark.parametrize(
     ("cell", "workload", "why"),
     [
@@ -60,7 +70,7 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_tried_says_why(tmp_path: Path, cell: m.Cell, workload: str, why: str) -> None:
-    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), scratch=tmp_path, until=math.inf)
+    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), {}, scratch=tmp_path, until=math.inf)
 
     assert isinstance(found, m.Skipped)
     assert found.reason.startswith(why)

@@ -59,6 +59,10 @@ def test_sys_exit_is_a_failure_too() -> None:
     assert describe_failure(raised_by(lambda: sys.exit(3))).message == "SystemExit: 3"
 
 
+def test_a_message_in_colours_is_said_without() -> None:
+    assert describe_failure(ValueError("two \x1b[1;31moptions\x1b[0m")).message == "ValueError: two options"
+
+
 def test_an_exception_without_a_trace_is_described() -> None:
     assert describe_failure(ValueError("x")) == Failed(message="ValueError: x", traceback="ValueError: x\n")
 

@@ -236,3 +236,24 @@ def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path:
     assert isinstance(run.memory, MemoryPass)
     assert isinstance(run.memory.tensors, TensorRecords)
     assert (run.memory.code_cached, len(run.memory.tensors.graphs)) == (True, 1)
+
+
+SWITCHED = """
+import os
+os.environ["TORCHINDUCTOR_COMPREHENSIVE_PADDING"] = "0"
+import torch
+from torch._inductor import config
+@torch.compile
+def step(): return torch.ones(8).relu()
+print("PADS", config.comprehensive_padding, flush=True)
+"""
+
+
+def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_path: Path) -> None:
+    file = tmp_path / "w.py"
+    file.write_text(SWITCHED, encoding="utf-8")
+    options = Options(workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING))
+
+    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+
+    assert [line for line in run.log.splitlines() if line.startswith("PADS")] == ["PADS False"]

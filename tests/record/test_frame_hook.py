@@ -121,6 +121,39 @@ def test_what_runs_inside_a_skipped_function_says_so() -> None:
     ]
 
 
+def test_code_that_cannot_be_hashed_does_no_harm() -> None:
+    """Dynamo's bytecode holds dicts among its constants, where a call after a break has keywords."""
+
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        for part in parts(x):
+            torch._dynamo.graph_break()
+            x = part
+        return x
+
+    def fails_too(x: torch.Tensor) -> torch.Tensor:
+        for part in parts(x):
+            torch._dynamo.graph_break()
+            x = part
+        return x
+
+    first, second = (torch.compile(each, backend="eager") for each in (fails, fails_too))
+
+    def step() -> torch.Tensor:
+        return second(first(torch.ones(3)))
+
+    step.__code__ = step.__code__.replace(co_consts=(*step.__code__.co_consts, {"mask": None}))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(step.__code__)
+
+    frames = offered(step)
+
+    assert [(frame.function, frame.called_in) for frame in frames] == [
+        ("fails", ""),
+        ("parts", "fails"),
+        ("fails_too", ""),
+    ]
+
+
 def test_a_dispatch_mode_is_named_as_the_reason() -> None:
     compiled = torch.compile(adds, backend="eager")
 
@@ -204,6 +237,17 @@ def test_dynamo_is_left_as_it_was(raises: bool) -> None:
         assert raises
 
     assert convert_frame.CatchErrorsWrapper.__call__ is original
+
+
+def test_a_fault_of_its_own_is_said_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FrameHook, "_judge", lambda *_: {}[1])
+    hook = FrameHook(CallIndex(), HERE)
+
+    with listening([hook]):
+        result = torch.compile(adds, backend="eager")(torch.ones(3))
+
+    assert torch.equal(result, torch.full((3,), 2.0))
+    assert [each.why for each in unavailable([hook])] == ["a frame could not be read: KeyError: 1"]
 
 
 def test_a_torch_without_the_class_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
