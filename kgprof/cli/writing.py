@@ -139,7 +139,6 @@ def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
     """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its Recording gets those that
     it does not carry beside it; a comparison of two reports has no Recording, and none."""
-
     if recording is None:
         return []
     private = recordings.load_header(recording) if profile.contents and profile.contents.redaction else None
@@ -312,7 +311,6 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
     dropped only when every run was there, and every budget observed, to match them.
     """
-
     if profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or profile.gate is None:
         say("the baseline is left as it is", "not every run could be checked")
         return profile.exit_code

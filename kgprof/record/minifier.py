@@ -232,7 +232,6 @@ def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any
 
     tensors = script.with_suffix(".pt")
     torch.save(clone_inputs_retaining_gradness(inputs), tensors)
-    functions = "\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome))
     text = SCRIPT.format(
         title=f"{title} torch {torch.__version__}.",
         differs=DIFFERS,
@@ -240,7 +239,7 @@ def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any
         imports=_NO_IMPORTS,
         settings="\n".join(line for line in generate_config_string().splitlines() if line.strip()),
         tolerances=dict(TOLERANCES),
-        functions=functions,
+        functions="\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome)),
         model=NNModuleToString.convert(graph).strip(),
         compile=", ".join(f"{name}={value!r}" for name, value in settings.items()),
     )

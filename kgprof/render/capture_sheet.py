@@ -51,13 +51,12 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     )
     # Where no case could be run, all have the reason that the verdict gives.
     sections = (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
-    facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
         verdict=verdict,
         trust=trust,
-        facts=facts,
+        facts=(machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc),
         pictures=tuple(_pictures(report)) if report.tried else (),
         sections=(*recommended, *sections),
     )
