@@ -15,7 +15,7 @@ from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted_report
 from kgprof.cli import terminal
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet
@@ -56,14 +56,11 @@ def swept(
     resume: bool,
     ladder: bool,
     varying: tuple[int, ...] | None,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
     context: Context,
 ) -> int:
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
-    output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
+    output = context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
@@ -75,9 +72,11 @@ def swept(
         return redacted_report(sweep, private, source=sharing.source, redact=sharing.redact)
 
     with (
-        making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
+        making(output, inputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload), verbose=context.verbose) as phases,
+        progress.choose(
+            quiet=context.quiet, live=not programs.is_program(asked.workload), verbose=context.verbose
+        ) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
@@ -90,7 +89,7 @@ def swept(
             either = session.question, shown(session.sweep()).question
             refuse_another_question(earlier.question, either, output / FILES[0])
             cells = session.begin(grid, turns, earlier)
-        if not quiet:
+        if not context.quiet:
             announce(session, cells, turns, repeats, minutes, ladder)
         session.until, within = ends, minutes * (1 - LADDER_SHARE * ladder)
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
@@ -101,9 +100,9 @@ def swept(
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
     complain(found)
-    if not quiet:
+    if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
-    emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
+    emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
 
 
@@ -241,9 +240,7 @@ def read_sweep(path: Path) -> m.Sweep:
     return found
 
 
-def advised(
-    path: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...], context: Context
-) -> int:
+def advised(path: Path, executions: int, memory_bytes: int | None, context: Context) -> int:
     """The verdict of a sweep for another number of executions, and for so much memory. Measures nothing."""
     earlier = redacted_report(read_sweep(path), private_names(), source="all", redact=context.sharing.redact)
     found = weighed(earlier, executions, memory_bytes)
@@ -251,5 +248,5 @@ def advised(
     memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
     inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
-    emit_sheet(outputs, page, found, job=context.job, otherwise=terminal.sheet(page, sys.stdout))
+    emit_sheet(page, found, context, otherwise=terminal.sheet(page, sys.stdout))
     return EXIT_OK
