@@ -6,8 +6,8 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,11 +27,12 @@ from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import children, default_folder, store
 from kgprof.record.cache_start import shipped_cache
-from kgprof.record.ladder import TIME_UP, climb
+from kgprof.record.ladder import climb
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
+from kgprof.record.trials import TIME_UP, CellTrials
 from kgprof.render import sheet as printers
 from kgprof.render.sheet import Section
 from kgprof.render.sweep import ladder_section, shapes_section, sheet, shipped_section
@@ -125,26 +126,28 @@ def tried(
     cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
     if cell is None:
         return msgspec.structs.replace(found, ladder=m.Skipped(reason="no cell that compiles was timed"))
-    strategy, device = found.question.strategy, found.question.device
-    key = m.RunKey(strategy=strategy, mode=cell.name)
-
-    caches = children.Caches(folder=scratch / "caches-trials", kept=True)
-    given: dict[str, Any] = {"scratch": scratch, "caches": caches, "until": ends}
-    given["on_phase"] = lambda name: phases.phase(name, key)
+    key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
+    trials = CellTrials(
+        options=asked,
+        strategy=key.strategy,
+        cell=cell,
+        device=found.question.device,
+        scratch=scratch,
+        caches=children.Caches(folder=scratch / "caches-trials", kept=True),
+        until=ends,
+        on_phase=lambda name: phases.phase(name, key),
+    )
     try:
         before = found.ladder
         whole = isinstance(before, m.Ladder) and TIME_UP not in (*dict(before.rungs).values(), before.minified)
         if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
-            rungs = climb(asked, strategy, cell, device, output=folder, **given)
-            found = msgspec.structs.replace(found, ladder=rungs)
+            found = msgspec.structs.replace(found, ladder=climb(trials, folder))
         if varying is not None:
             sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
-            policies = compare_policies(sized, strategy, cell, device, varying, **given)
-            found = msgspec.structs.replace(found, shapes=policies)
+            found = msgspec.structs.replace(found, shapes=compare_policies(replace(trials, options=sized), varying))
         if ladder:
             phases.phase("a start with shipped caches", key)
-            shipped = shipped_cache(cell, strategy, device, asked, scratch=scratch, until=ends)
-            found = msgspec.structs.replace(found, shipped=shipped)
+            found = msgspec.structs.replace(found, shipped=shipped_cache(trials))
     except KeyboardInterrupt:
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
