@@ -13,7 +13,7 @@ from kgprof import progress
 from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
-from kgprof.record import ladder
+from kgprof.record import trials
 from tests.sweeps import DEFAULT, EAGER, cell, dead, started, sweep
 from tests.test_scripts import kgprof
 
@@ -144,10 +144,8 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
     nothing = m.Skipped(reason="no rung differs")
     ladder = m.Ladder(strategy="step", cell=best.name, steps=1, rungs=(), first=None, minified=nothing)
     climbed, given = [], []
-    monkeypatch.setattr(sweeping, "climb", lambda *args, **_: climbed.append(args[2]) or ladder)
-    monkeypatch.setattr(
-        sweeping, "compare_policies", lambda asked, *_, **__: given.append(asked.workload_args) or nothing
-    )
+    monkeypatch.setattr(sweeping, "climb", lambda of, _: climbed.append(of.cell) or ladder)
+    monkeypatch.setattr(sweeping, "compare_policies", lambda of, _: given.append(of.options.workload_args) or nothing)
 
     def tried(before: m.Sweep) -> m.Sweep:
         asked = m.Options(workload="model.py:step", workload_args=("--deep",))
@@ -169,9 +167,9 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
     found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
     none, limits = m.Skipped(reason="no rung differs"), []
 
-    def climb(*_: object, until: float, **__: object) -> m.Ladder:
-        limits.append(until)
-        rungs = ((m.Rung.CAPTURE, ladder.TIME_UP),)
+    def climb(of: trials.CellTrials, _: Path) -> m.Ladder:
+        limits.append(of.until)
+        rungs = ((m.Rung.CAPTURE, trials.TIME_UP),)
         return m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=rungs, first=None, minified=none)
 
     monkeypatch.setattr(sweeping, "climb", climb)
@@ -181,7 +179,7 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
         found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0)
 
     assert limits == [0.0, 0.0]
-    assert found.shipped == ladder.TIME_UP
+    assert found.shipped == trials.TIME_UP
 
 
 def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(

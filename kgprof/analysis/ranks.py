@@ -1,11 +1,8 @@
-"""Ranks of one program: whether they compiled the same, and for the same reasons.
+"""The ranks of one job beside each other: whether they compiled the same graphs, and which of them the others wait for.
 
 Ranks that compile different graphs wait for each other's compilers, and collectives inside the graphs may never meet.
-
-The ranks of one job beside each other: who is late to the collectives, why, and who waits for whom.
-
-Ranks that meet in collectives take equally long for a step, whoever is slow: the others wait inside their collectives.
-So a straggler shows as the rank that waits shortest, and what it does longer than the others is the cause.
+Ranks that meet in collectives take equally long for a step, whoever is slow, as the others wait inside them: the late
+rank is the one that waits shortest, and what it does longer than the others is the cause.
 """
 
 from __future__ import annotations

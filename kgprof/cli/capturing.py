@@ -6,14 +6,13 @@ import datetime
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.capture_advice import advise
 from kgprof.analysis.redaction import redacted_report
 from kgprof.cli import terminal
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet
@@ -36,24 +35,16 @@ def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.Cap
     return captures.chosen(names, every=every, built_in=workload in catalog.BUILT_IN)
 
 
-def captured(
-    options: m.Options,
-    cases: Sequence[m.CaptureCase],
-    *,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
-    context: Context,
-) -> int:
+def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Context) -> int:
     """Try them, write capture.json and capture.html, print what was asked for; the exit code."""
     target = loading.find(options.workload)
     inputs = [target.file] if target is not None and target.file is not None else []
-    folder = output if output is not None else default_folder(options.workload)
-    with making(folder, inputs, outputs, context, worth_keeping=False, names=FILES) as work:
+    folder = context.output if context.output is not None else default_folder(options.workload)
+    with making(folder, inputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
         with (
             scratch_folder("kgprof-capture-") as scratch,
-            progress.choose(quiet=quiet, verbose=context.verbose) as phases,
+            progress.choose(quiet=context.quiet, verbose=context.verbose) as phases,
         ):
             trying = captures.Captures(options, scratch, phases, question)
             survey = trying.survey()
@@ -81,14 +72,12 @@ def captured(
         texts = {FILES[0]: m.encode_json(report).decode(), FILES[1]: sheet.html(shown)}
         store.write_reports(work.folder, texts)
         page = work.finish() / FILES[1]
-    emit_sheet(
-        outputs, shown, report, job=context.job, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}"
-    )
+    emit_sheet(shown, report, context, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}")
     if not report.tried and not report.interrupted:
         why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
         say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")
         return EXIT_WORKLOAD
-    if not quiet and any(output.path is None for output in outputs):
+    if not context.quiet and any(output.path is None for output in context.outputs):
         inform(f"the page is {page}")
     return EXIT_OK
 

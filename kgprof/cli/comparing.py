@@ -14,7 +14,7 @@ from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor, redacted
 from kgprof.cli import reading, writing
-from kgprof.cli.options import SHEET_FORMATS, Context, Output
+from kgprof.cli.options import SHEET_FORMATS, Context
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
@@ -41,15 +41,13 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
     settings: CompareSettings
     entries: Sequence[m.AcceptedEntry]  # findings that the project accepts
     inputs: Sequence[Path]  # files of the configuration
-    output: Path | None
-    outputs: tuple[Output, ...]
     context: Context
 
     def recordings(self, base: Path, head: Path) -> int:
         """The exit code; nothing is run."""
-        context, output = self.context, self.output
+        context, output = self.context, self.context.output
         written = [output / name for name in layout.REPORTS] if output is not None else []
-        written += [one.path for one in self.outputs if one.path is not None]
+        written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting((base, head), written)
         sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
         found, recording = self._compared(base, head, sources), reading.recording_of(head)
@@ -57,30 +55,30 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         if output is not None:
             context.folder = output
             inform(f"the report is {writing.write_report(output, found, recording)}")
-        writing.emit(self.outputs, found, recording, context=context)
+        writing.emit(found, recording, context)
         return found.exit_code
 
     def history(self, paths: Sequence[Path]) -> int:
         """EXIT_OK; nothing is run."""
-        sharing, private = self.context.sharing, private_names()
-        for output in self.outputs:
+        sharing, private, folder = self.context.sharing, private_names(), self.context.output
+        for output in self.context.outputs:
             if output.form not in SHEET_FORMATS:
                 why = f"a history of {len(paths)} recordings has no format {output.form}"
                 raise UsageError(why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
-        written = [self.output / name for name in HISTORY_FILES] if self.output is not None else []
-        written += [one.path for one in self.outputs if one.path is not None]
+        written = [folder / name for name in HISTORY_FILES] if folder is not None else []
+        written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting(paths, written)
-        if self.output is not None:
-            refuse_in_the_way(self.output, HISTORY_FILES)
+        if folder is not None:
+            refuse_in_the_way(folder, HISTORY_FILES)
         read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
         shown = [redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read]
         found = history(shown, self.settings, [reading.named_side(path, sharing) for path in paths])
         page = history_sheet(found)
-        if self.output is not None:
+        if folder is not None:
             made = (m.encode_json(found).decode(), sheet.html(page))
-            store.write_reports(self.output, dict(zip(HISTORY_FILES, made, strict=True)))
-            inform(f"the report is {self.output / HISTORY_FILES[1]}")
-        writing.emit_sheet(self.outputs, page, found, job=self.context.job, otherwise=sheet.text(page))
+            store.write_reports(folder, dict(zip(HISTORY_FILES, made, strict=True)))
+            inform(f"the report is {folder / HISTORY_FILES[1]}")
+        writing.emit_sheet(page, found, self.context, otherwise=sheet.text(page))
         return EXIT_OK
 
     def _refuse_overwriting(self, sides: Sequence[Path], written: Sequence[Path]) -> None:
@@ -95,11 +93,9 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
         return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
 
-    def checkouts(
-        self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int, quiet: bool
-    ) -> int:
+    def checkouts(self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int) -> int:
         """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a checkout."""
-        output = self.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
+        output = self.context.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
         if (output / BASE).exists() and not (output / BASE / layout.FOLDER / layout.HEADER).is_file():
             why = "already exists and is not a Recording's"
             raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
@@ -111,18 +107,18 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
             with contextlib.chdir(trees[1].folder):
                 asked = ask()
             inputs = [*self.inputs, *(file for file in files if file is not None)]
-            with making(output, inputs, self.outputs, self.context) as work:
+            with making(output, inputs, self.context) as work:
                 places = work.folder / BASE, work.folder
                 one, other = (reading.named_side(Path(given), self.context.sharing) for given in (base, head))
                 judge = partial(self._compared, *places, (one, other))
-                whole = self._record(asked, trees, places, judge, most=most, quiet=quiet)
+                whole = self._record(asked, trees, places, judge, most=most)
                 work.check()
                 self.context.interrupted, self.context.writing = not whole, whole
                 found = judge()
                 writing.write_report(work.folder, found, work.recording)
                 page = work.finish() / layout.REPORTS[0]
         writing.complain_of_runs(found, page.parent / layout.FOLDER)
-        return writing.ended(found, page, self.outputs, self.context, quiet=quiet)
+        return writing.ended(found, page, self.context)
 
     def _record(
         self,
@@ -132,7 +128,6 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         judge: Callable[[], m.Profile],
         *,
         most: int,
-        quiet: bool,
     ) -> bool:
         limits = {str(name): percent for name, percent in {**DEFAULT_BUDGETS, **self.settings.budgets}.items()}
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
@@ -140,9 +135,9 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
             in_turn.Side(told=pair(side=side), checkout=tree, output=place)
             for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
-        if not quiet:
+        if not self.context.quiet:
             inform(method_of(other.told))
-        with progress.choose(quiet=quiet, verbose=self.context.verbose) as shown:
+        with progress.choose(quiet=self.context.quiet, verbose=self.context.verbose) as shown:
             shown.phase(f"until it is complete, the result is in {places[1]}", None)
             return in_turn.record_in_turn(
                 asked,

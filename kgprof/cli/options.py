@@ -49,6 +49,9 @@ class Context:
     unfinished: Unfinished | None = None  # where a profile is, or was, being made
     writing: bool = False  # all is measured: the first signal that comes now waits for the report
     interrupted: bool = False  # it came
+    output: Path | None = None  # the folder of the result, where one is named
+    outputs: tuple[Output, ...] = ()
+    quiet: bool = False
     sharing: Sharing = field(default_factory=Sharing)
     job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
 
@@ -72,8 +75,8 @@ PLACE = Place()
 def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """What concerns every verb is no parameter of any: it goes to the Context."""
     context = ctx.ensure_object(Context)
-    if param.name == "verbose":
-        context.verbose = value
+    if param.name in ("verbose", "output", "outputs", "quiet"):
+        setattr(context, param.name, value)
     elif param.name == "no_redact":
         context.sharing = replace(context.sharing, redact=not value)
     elif param.name == "include_source":
@@ -191,14 +194,13 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     path: Path | None
 
 
-def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
     """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
-    if not values:
-        return ()
-    from kgprof import render
+    if values:
+        from kgprof import render
 
-    given = ((render.by_name(name).name, path) for name, _, path in (value.partition("=") for value in values))
-    return _outputs(given)
+        given = ((render.by_name(name).name, path) for name, _, path in (value.partition("=") for value in values))
+        remembered(ctx, param, _outputs(given))
 
 
 def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
@@ -222,18 +224,18 @@ class FormatOption(Spelt):
         return super().get_help_record(ctx)
 
 
-format_option = click.option(
+format_option = remembered_option(
     "--format", "outputs", cls=FormatOption, multiple=True, metavar="FORMAT[=PATH]", callback=parse_formats
 )
 
 
-def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
     """As ``parse_formats``, of what is no Profile. Raises UsageError."""
     given = [(name, path) for name, _, path in (value.partition("=") for value in values)]
     for name, _ in given:
         if name not in SHEET_FORMATS:
             raise UsageError(unknown("format", name, SHEET_FORMATS), hint=f"one of {', '.join(SHEET_FORMATS)}")
-    return _outputs(given)
+    remembered(ctx, param, _outputs(given))
 
 
 sheet_format_option = many(
@@ -242,6 +244,7 @@ sheet_format_option = many(
     "FORMAT[=PATH]",
     f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. Repeatable.",
     callback=parse_sheet_formats,
+    expose_value=False,
 )
 
 
@@ -309,14 +312,18 @@ device_option = click.option(
     show_default=True,
     help="auto means cuda if torch sees a GPU.",
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors and the last line only.")
+quiet_option = remembered_option("-q", "--quiet", is_flag=True, help="Print errors and the last line only.")
 accepted_option = click.option(
     "--accepted", metavar="PATH", help="File of accepted findings.  [default: kgprof-accepted.toml]"
 )
 
-output_option = click.option(
-    "-o", "--output", type=PLACE, metavar="DIR", help="Folder for the report.  [default: reports/WORKLOAD-TIME]"
-)
+
+def folder_option(words: str) -> Callable[[Any], Any]:
+    """Of a verb whose result is a folder."""
+    return remembered_option("-o", "--output", type=PLACE, metavar="DIR", help=words)
+
+
+output_option = folder_option("Folder for the report.  [default: reports/WORKLOAD-TIME]")
 seed_option = number("--seed", DEFAULTS.seed, "Seed for all random number generators.", least=0, most=2**32 - 1)
 
 # What every verb takes that runs a workload step by step, and some at once.

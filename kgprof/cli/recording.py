@@ -11,7 +11,7 @@ from pathlib import Path
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context
 from kgprof.cli.reading import read
 from kgprof.cli.saying import fenced
 from kgprof.cli.writing import complain_of_runs
@@ -23,11 +23,9 @@ from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overw
 from kgprof.workloads import loading, programs
 
 
-def refuse(
-    output: Path, inputs: Iterable[Path], outputs: Iterable[Output], names: Sequence[str] = layout.REPORTS
-) -> None:
+def refuse(output: Path, inputs: Iterable[Path], context: Context, names: Sequence[str] = layout.REPORTS) -> None:
     """Raises UsageError where the result would take the place of an input, of another output or of no result."""
-    files = [one.path for one in outputs if one.path is not None]
+    files = [one.path for one in context.outputs if one.path is not None]
     folders = [output / layout.FOLDER, output / layout.UNFINISHED]
     refuse_overwriting(inputs, [*folders, *(output / name for name in names), *files])
     refuse_overwriting(files, folders)
@@ -38,7 +36,6 @@ def refuse(
 def making(
     output: Path,
     inputs: Iterable[Path],
-    outputs: Iterable[Output],
     context: Context,
     *,
     worth_keeping: bool = True,
@@ -46,7 +43,7 @@ def making(
 ) -> Iterator[Unfinished]:
     """The unfinished folder of ``output``, for a result of these files. Raises UsageError where an input or somebody's
     file would be overwritten, or somebody writes."""
-    refuse(output, inputs, outputs, names)
+    refuse(output, inputs, context, names)
     context.folder = output
     with Unfinished(output, worth_keeping=worth_keeping) as work:
         context.unfinished = work if worth_keeping else None
@@ -54,34 +51,26 @@ def making(
 
 
 @contextlib.contextmanager
-def torch_trace_read(
-    options: m.Options, torch_trace: Path, output: Path | None, outputs: tuple[Output, ...], context: Context
-) -> Iterator[Unfinished]:
+def torch_trace_read(options: m.Options, torch_trace: Path, context: Context) -> Iterator[Unfinished]:
     """With the Recording of what torch wrote in it."""
     from kgprof.record import torch_trace_files  # looks for torch, which no other verb's parent process does
 
-    output = output if output is not None else default_folder(torch_trace.absolute().name)
+    output = context.output if context.output is not None else default_folder(torch_trace.absolute().name)
     read = [torch_trace, *torch_trace.glob("*")]
-    with making(output, read, outputs, context, worth_keeping=False) as work:
+    with making(output, read, context, worth_keeping=False) as work:
         torch_trace_files.record_directory(torch_trace, work.folder, options)
         yield work
 
 
 @contextlib.contextmanager
-def run_here(
-    options: m.Options,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    inputs: Iterable[Path],
-    quiet: bool,
-    context: Context,
-) -> Iterator[Unfinished | int]:
+def run_here(options: m.Options, inputs: Iterable[Path], context: Context) -> Iterator[Unfinished | int]:
     """With the Recording of a run in it; an exit code on a rank that leaves the rest to rank 0.
 
     For a script this process may be one of torchrun's ranks.
     """
     is_program = programs.is_program(options.workload)
     launched = ranks.launch(os.environ) if is_program else None
+    output = context.output
     if output is None:
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
         output = agreed or default_folder(options.workload)
@@ -91,13 +80,13 @@ def run_here(
     inputs = [*inputs, *(path for path in named if os.path.exists(path))]  # which takes any text for a path
     own = launched.folder(output) if launched is not None else output
     if launched is not None:  # else the place of the whole would be looked at when the program has run
-        refuse(output, inputs, outputs)
+        refuse(output, inputs, context)
     # A live line and what a script prints would write over each other.
-    shown = progress.choose(quiet=quiet, live=not is_program, verbose=context.verbose)
-    with making(own, inputs, outputs, context) as work:
+    shown = progress.choose(quiet=context.quiet, live=not is_program, verbose=context.verbose)
+    with making(own, inputs, context) as work:
         if launched is not None:
             ranks.begin(output, launched)
-        with shown as phases, fenced(echo(quiet), context.job) as printed:
+        with shown as phases, fenced(echo(context.quiet), context.job) as printed:
             phases.phase(f"until it is complete, the result is in {work.folder}", None)
             redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
             try:
@@ -116,7 +105,7 @@ def run_here(
         work.finish()
     ranks.done(output, launched)
     if launched.rank == 0:
-        with making(output, inputs, outputs, context) as work:
+        with making(output, inputs, context) as work:
             ranks.gather(output, launched, work.folder)
             context.writing = not context.interrupted
             yield work

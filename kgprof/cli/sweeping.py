@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted_report
 from kgprof.cli import terminal
-from kgprof.cli.options import Context, Output
+from kgprof.cli.options import Context
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet
@@ -26,11 +26,12 @@ from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import children, default_folder, store
 from kgprof.record.cache_start import shipped_cache
-from kgprof.record.ladder import TIME_UP, climb
+from kgprof.record.ladder import climb
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
+from kgprof.record.trials import TIME_UP, CellTrials
 from kgprof.render import sheet as printers
 from kgprof.render.sheet import Section
 from kgprof.render.sweep import ladder_section, shapes_section, sheet, shipped_section
@@ -55,14 +56,11 @@ def swept(
     resume: bool,
     ladder: bool,
     varying: tuple[int, ...] | None,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
     context: Context,
 ) -> int:
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
-    output = output if output is not None else folder.with_name(f"sweep-{folder.name}")
+    output = context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
@@ -74,9 +72,11 @@ def swept(
         return redacted_report(sweep, private, source=sharing.source, redact=sharing.redact)
 
     with (
-        making(output, inputs, outputs, context, worth_keeping=False, names=FILES) as work,
+        making(output, inputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(quiet=quiet, live=not programs.is_program(asked.workload), verbose=context.verbose) as phases,
+        progress.choose(
+            quiet=context.quiet, live=not programs.is_program(asked.workload), verbose=context.verbose
+        ) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
@@ -89,7 +89,7 @@ def swept(
             either = session.question, shown(session.sweep()).question
             refuse_another_question(earlier.question, either, output / FILES[0])
             cells = session.begin(grid, turns, earlier)
-        if not quiet:
+        if not context.quiet:
             announce(session, cells, turns, repeats, minutes, ladder)
         session.until, within = ends, minutes * (1 - LADDER_SHARE * ladder)
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
@@ -100,9 +100,9 @@ def swept(
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
     complain(found)
-    if not quiet:
+    if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
-    emit_sheet(outputs, page, found, job=context.job, otherwise=str(output / FILES[1]))
+    emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
 
 
@@ -126,26 +126,28 @@ def tried(
     cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
     if cell is None:
         return msgspec.structs.replace(found, ladder=m.Skipped(reason="no cell that compiles was timed"))
-    strategy, device = found.question.strategy, found.question.device
-    key = m.RunKey(strategy=strategy, mode=cell.name)
-
-    caches = children.Caches(folder=scratch / "caches-trials", kept=True, extra=variables)
-    given: dict[str, Any] = {"scratch": scratch, "caches": caches, "until": ends}
-    given["on_phase"] = lambda name: phases.phase(name, key)
+    key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
+    trials = CellTrials(
+        options=asked,
+        strategy=key.strategy,
+        cell=cell,
+        device=found.question.device,
+        scratch=scratch,
+        caches=children.Caches(folder=scratch / "caches-trials", kept=True, extra=variables),
+        until=ends,
+        on_phase=lambda name: phases.phase(name, key),
+    )
     try:
         before = found.ladder
         whole = isinstance(before, m.Ladder) and TIME_UP not in (*dict(before.rungs).values(), before.minified)
         if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
-            rungs = climb(asked, strategy, cell, device, output=folder, **given)
-            found = msgspec.structs.replace(found, ladder=rungs)
+            found = msgspec.structs.replace(found, ladder=climb(trials, folder))
         if varying is not None:
             sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
-            policies = compare_policies(sized, strategy, cell, device, varying, **given)
-            found = msgspec.structs.replace(found, shapes=policies)
+            found = msgspec.structs.replace(found, shapes=compare_policies(replace(trials, options=sized), varying))
         if ladder:
             phases.phase("a start with shipped caches", key)
-            shipped = shipped_cache(cell, strategy, device, asked, variables, scratch=scratch, until=ends)
-            found = msgspec.structs.replace(found, shipped=shipped)
+            found = msgspec.structs.replace(found, shipped=shipped_cache(trials))
     except KeyboardInterrupt:
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
@@ -241,9 +243,7 @@ def read_sweep(path: Path) -> m.Sweep:
     return found
 
 
-def advised(
-    path: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...], context: Context
-) -> int:
+def advised(path: Path, executions: int, memory_bytes: int | None, context: Context) -> int:
     """The verdict of a sweep for another number of executions, and for so much memory. Measures nothing."""
     earlier = redacted_report(read_sweep(path), private_names(), source="all", redact=context.sharing.redact)
     found = weighed(earlier, executions, memory_bytes)
@@ -251,5 +251,5 @@ def advised(
     memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
     inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
-    emit_sheet(outputs, page, found, job=context.job, otherwise=terminal.sheet(page, sys.stdout))
+    emit_sheet(page, found, context, otherwise=terminal.sheet(page, sys.stdout))
     return EXIT_OK

@@ -12,7 +12,7 @@ import click
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.cli import options
-from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Output, Spelt
+from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Spelt
 from kgprof.cli.saying import inert, inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
@@ -126,9 +126,6 @@ def profile(
     ctx: click.Context,
     /,
     workload: str,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
     hta: bool | None,
     accepted: str | None,
     **given: Any,
@@ -161,11 +158,11 @@ def profile(
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
     context = ctx.ensure_object(Context)
-    with run_here(asked, output, outputs, configuration(accepted), quiet, context) as ran:
+    with run_here(asked, configuration(accepted), context) as ran:
         if isinstance(ran, int):
             return ran
         store.write_json(ran.recording / layout.ACCEPTED, known)
-        return reported(ran, outputs, context, hta=hta, quiet=quiet)
+        return reported(ran, context, hta=hta)
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
@@ -194,9 +191,6 @@ def check_graphs(
     ctx: click.Context,
     /,
     workload: str,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
     budgets: tuple[str, ...],
     fail_on: str | None,
     backend: str | None,
@@ -230,21 +224,21 @@ def check_graphs(
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         asked = options.traced_options(ctx, torch_trace, workload_args)
-        making: Any = torch_trace_read(asked, torch_trace, output, outputs, context)
+        making: Any = torch_trace_read(asked, torch_trace, context)
     else:
         refuse_other_platforms()
         asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
-        making = run_here(asked, output, outputs, reading.configuration(accepted), quiet, context)
+        making = run_here(asked, reading.configuration(accepted), context)
     with making as ran:
         if isinstance(ran, int):
             return ran
         store.write_json(ran.recording / layout.GATE, settings)
         found, report = writing.finished(ran, context)
     recording = report.parent / layout.FOLDER
-    if not quiet:
+    if not context.quiet:
         inform(f"the report is {report}")
     writing.add_to_job_summary(found, context.job)
-    writing.emit(outputs, found, recording, context=context)
+    writing.emit(found, recording, context)
     if update_baseline:
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
         return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
@@ -253,20 +247,13 @@ def check_graphs(
 
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Write the report to this folder instead.")
+@options.folder_option("Write the report to this folder instead.")
 @options.torch_trace_option
 @options.hta_option
 @options.format_option
 @options.report_options
 @click.pass_context
-def report(
-    ctx: click.Context,
-    recording: Path | None,
-    output: Path | None,
-    torch_trace: Path | None,
-    hta: bool | None,
-    outputs: tuple[Output, ...],
-) -> int:
+def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None) -> int:
     """Write the report of a Recording again; torch is not needed.
 
     RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. A
@@ -286,10 +273,10 @@ def report(
     if (recording is None) == (torch_trace is None):
         raise UsageError("report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR")
     context = ctx.ensure_object(Context)
-    page = None
+    output, outputs, page = context.output, context.outputs, None
     if torch_trace is not None:
         asked = options.traced_options(ctx, torch_trace, ())
-        with torch_trace_read(asked, torch_trace, output, outputs, context) as work:
+        with torch_trace_read(asked, torch_trace, context) as work:
             found, page = writing.finished(work, context, hta=hta)
         folder = page.parent / layout.FOLDER
     else:
@@ -305,7 +292,7 @@ def report(
     writing.add_to_job_summary(found, context.job)
     if page is not None and not outputs:
         writing.show_ending(found, page, context)
-    writing.emit(outputs, found, folder, otherwise=str(page) if page is not None else "", context=context)
+    writing.emit(found, folder, context, otherwise=str(page) if page is not None else "")
     return EXIT_OK
 
 
@@ -318,21 +305,13 @@ def report(
     metavar="FILE|DIR",
     help="Compare with this trace (or these, rank by rank): µs per step by kernel, kind and span. Repeatable.",
 )
-@click.option("-o", "--output", type=PLACE, metavar="DIR", help="Folder for the report.  [default: reports/NAME-TIME]")
+@options.folder_option("Folder for the report.  [default: reports/NAME-TIME]")
 @options.hta_option
 @options.format_option
 @options.quiet_option
 @options.report_options
 @click.pass_context
-def trace(
-    ctx: click.Context,
-    traces: tuple[Path, ...],
-    against: tuple[Path, ...],
-    output: Path | None,
-    hta: bool | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
-) -> int:
+def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None) -> int:
     """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
     FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per rank. The rank
@@ -353,18 +332,18 @@ def trace(
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
-    where = output if output is not None else default_folder(kineto_files.title(traces[:1]))
     context = ctx.ensure_object(Context)
+    where = context.output if context.output is not None else default_folder(kineto_files.title(traces[:1]))
     asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
     files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
-    with making(where, files, outputs, context, worth_keeping=False) as work:
-        with progress.choose(quiet=quiet, verbose=context.verbose) as shown_progress:
+    with making(where, files, context, worth_keeping=False) as work:
+        with progress.choose(quiet=context.quiet, verbose=context.verbose) as shown_progress:
             _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
             shown_progress.phase("analysis", None)
         for sentence in unread:
             inform(f"left out: {sentence}")
-        return reported(work, outputs, context, hta=hta, quiet=quiet)
+        return reported(work, context, hta=hta)
 
 
 @cli.command()
@@ -555,7 +534,8 @@ def sweep(
         precisions=tuple(map(m.Precision, precisions)),
         sizes=tuple(tuple(shlex.split(each)) for each in size),
     )
-    if given["resume"] and given["output"] is None:
+    context = ctx.ensure_object(Context)
+    if given["resume"] and context.output is None:
         raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
     loading.find(workload)
     for each in grid.sizes or ((),):
@@ -565,7 +545,7 @@ def sweep(
     asked = m.Options(
         workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, **measured
     )
-    return swept(asked, grid, **given, context=ctx.ensure_object(Context))
+    return swept(asked, grid, **given, context=context)
 
 
 @cli.command()
@@ -583,9 +563,7 @@ def sweep(
 @options.redact_option
 @options.verbose_option
 @click.pass_context
-def advise(
-    ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None, outputs: tuple[Output, ...]
-) -> int:
+def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None) -> int:
     """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so much memory.
 
     SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else
@@ -597,7 +575,7 @@ def advise(
     """
     from kgprof.cli.sweeping import advised
 
-    return advised(sweep_dir, executions, memory_bytes, outputs, ctx.ensure_object(Context))
+    return advised(sweep_dir, executions, memory_bytes, ctx.ensure_object(Context))
 
 
 @cli.command(cls=WorkloadCommand)
@@ -626,12 +604,8 @@ def advise(
     "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
 )
 @options.accepted_option
-@click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    metavar="DIR",
-    help="Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]",
+@options.folder_option(
+    "Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]"
 )
 @options.format_option
 @options.recorded_options
@@ -647,9 +621,6 @@ def compare(
     fail_on: str | None,
     allow_different_environment: bool,
     accepted: str | None,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
     **given: Any,
 ) -> int:
     """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two checkouts in turn.
@@ -686,15 +657,13 @@ def compare(
         settings=settings,
         entries=entries,
         inputs=reading.configuration(accepted),
-        output=output,
-        outputs=outputs,
         context=ctx.ensure_object(Context),
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
     base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
     ask = partial(options.asked_for, workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
-    return comparing.checkouts(base, head, workload, ask, most=rounds, quiet=quiet)
+    return comparing.checkouts(base, head, workload, ask, most=rounds)
 
 
 @cli.command(cls=WorkloadCommand)
@@ -725,9 +694,6 @@ def capture(
     strategy: str | None,
     timeout: float,
     seed: int,
-    output: Path | None,
-    outputs: tuple[Output, ...],
-    quiet: bool,
 ) -> int:
     """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares with eager mode.
 
@@ -762,8 +728,7 @@ def capture(
     asked = m.Options(
         workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, seed=seed
     )
-    context = ctx.ensure_object(Context)
-    return capturing.captured(asked, chosen, output=output, outputs=outputs, quiet=quiet, context=context)
+    return capturing.captured(asked, chosen, ctx.ensure_object(Context))
 
 
 @cli.command()

@@ -10,7 +10,6 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +19,7 @@ from kgprof import render
 from kgprof._version import __version__
 from kgprof.analysis.redaction import redacted_text, redacted_trace
 from kgprof.cli import terminal
-from kgprof.cli.options import Context, Output, Sharing
+from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
@@ -81,35 +80,33 @@ BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
 
 
-def finished(
-    work: Unfinished, context: Context, *, hta: bool | None = False, quiet: bool = False
-) -> tuple[m.Profile, Path]:
+def finished(work: Unfinished, context: Context, *, hta: bool | None = False) -> tuple[m.Profile, Path]:
     """The Profile of what is in ``work``, and its page: everything is in its place."""
-    profile = read(work.recording, hta=hta, quiet=quiet, sharing=context.sharing)
+    profile = read(work.recording, hta=hta, quiet=context.quiet, sharing=context.sharing)
     write_report(work.folder, profile, work.recording, context.job)
     folder = work.finish()
     complain_of_runs(profile, folder / layout.FOLDER)
     return profile, folder / "report.html"
 
 
-def reported(work: Unfinished, outputs: tuple[Output, ...], context: Context, *, hta: bool | None, quiet: bool) -> int:
+def reported(work: Unfinished, context: Context, *, hta: bool | None) -> int:
     """The exit code of a Recording whose report is put in its place, and wherever else it was asked for."""
-    profile, page = finished(work, context, hta=hta, quiet=quiet)
+    profile, page = finished(work, context, hta=hta)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
-    return ended(profile, page, outputs, context, quiet=quiet)
+    return ended(profile, page, context)
 
 
-def ended(profile: m.Profile, page: Path, outputs: tuple[Output, ...], context: Context, *, quiet: bool) -> int:
+def ended(profile: m.Profile, page: Path, context: Context) -> int:
     """The exit code of what was recorded just now, its result told in short and in every form that was asked for."""
-    if not quiet and is_terminal(sys.stderr):
+    if not context.quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
-    elif not quiet:
+    elif not context.quiet:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         for sentence in (*profile.verdict.sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
-    emit(outputs, profile, page.parent / layout.FOLDER, otherwise=str(page), context=context)
+    emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))
     return profile.exit_code
 
 
@@ -139,7 +136,6 @@ def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
     """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its Recording gets those that
     it does not carry beside it; a comparison of two reports has no Recording, and none."""
-
     if recording is None:
         return []
     private = recordings.load_header(recording) if profile.contents and profile.contents.redaction else None
@@ -245,20 +241,13 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     inform(f"warning: {wrong}" if wrong else added)
 
 
-def emit(
-    outputs: Sequence[Output],
-    profile: m.Profile,
-    recording: Path | None,
-    *,
-    context: Context,
-    otherwise: str | None = None,
-) -> None:
+def emit(profile: m.Profile, recording: Path | None, context: Context, *, otherwise: str | None = None) -> None:
     """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the text.
 
     A job that takes commands from its log gets none that a run wrote.
     """
     text, job = otherwise, context.job
-    for output in outputs:
+    for output in context.outputs:
         if (path := output.path) is not None:
             folder = None if store.is_stream(path) else path.parent
             store.write_reports(path.parent, {path.name: rendered(output.form, profile, recording, folder, job)})
@@ -273,24 +262,19 @@ def emit(
 
 
 def emit_sheet(
-    outputs: Sequence[Output],
-    page: sheets.Sheet,
-    data: m.Sweep | m.CaptureReport | m.History,
-    *,
-    job: Job,
-    otherwise: str,
+    page: sheets.Sheet, data: m.Sweep | m.CaptureReport | m.History, context: Context, *, otherwise: str
 ) -> None:
     """As ``emit``, of a verb that shows a sheet; ``data`` is what the sheet was made from."""
     printers = {"text": sheets.text, "html": sheets.html, "markdown": sheets.markdown}
     text = otherwise
-    for output in outputs:
+    for output in context.outputs:
         made = m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
         if output.form == "text" and output.path is None:
             made = terminal.sheet(page, sys.stdout)
         if output.path is not None:
             store.write_reports(output.path.parent, {output.path.name: made})
         else:
-            text = inert_document(made, f".{output.form}") if job.parses_log else made
+            text = inert_document(made, f".{output.form}") if context.job.parses_log else made
     to_stdout(text)
 
 
@@ -312,7 +296,6 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
     dropped only when every run was there, and every budget observed, to match them.
     """
-
     if profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or profile.gate is None:
         say("the baseline is left as it is", "not every run could be checked")
         return profile.exit_code

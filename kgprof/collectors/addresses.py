@@ -132,7 +132,13 @@ def collect(evidence: Evidence) -> tuple[Event, ...]:
     events: list[Event] = []
     for tensors in evidence.once(run_tensors):
         buffers = tuple(_buffer(tensors, buffer) for buffer in tensors.tensors.buffers or ())
-        passed = _declared_inputs(tensors)
+        # Names of arguments that take a declared buffer, by the memory where both lay first -> the buffer's name.
+        lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
+        passed: dict[tuple[str, str], str] = {}
+        for graph, tensor, held in _inputs(tensors):
+            name = lay.get((held.first.address, held.first.shape))
+            if name is not None and tensors.is_argument(graph, tensor.name):
+                passed.setdefault((graph.compile_id, tensor.name), name)
         events += buffers
         events += _changes(tensors, passed)
         events += _of_buffers(tensors, [buffer for buffer in buffers if buffer.name not in passed.values()])
@@ -158,17 +164,6 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
         watched=buffer.watched,
         unobservable=buffer.unobservable,
     )
-
-
-def _declared_inputs(tensors: RunTensors) -> dict[tuple[str, str], str]:
-    """Names of arguments that take a declared buffer, by the memory where both lay first -> the buffer's name."""
-    lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
-    found: dict[tuple[str, str], str] = {}
-    for graph, tensor, held in _inputs(tensors):
-        name = lay.get((held.first.address, held.first.shape))
-        if name is not None and tensors.is_argument(graph, tensor.name):
-            found.setdefault((graph.compile_id, tensor.name), name)
-    return found
 
 
 def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Iterator[AddressChange]:

@@ -132,7 +132,6 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     text = payload.partition(_INTERNALS)[0]
     stack = tuple(stack_in(text))
     place = _NAMED_PLACE.match(text)
-    named = m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None
     found = _REASON.search(text)
     # Records that convert_frame writes have the reason only in the exception that ends their traceback.
     last_error = payload.rpartition("torch._dynamo.exc.")[2].partition(": ")[2]
@@ -141,7 +140,7 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
         call=record.call,
         compiled=trace.compilation(compile_id(record.metadata), record.call),
         site=trace.source.innermost(stack),
-        named=named,
+        named=m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None,
         stack=stack,
         cause=cause_of(reason, trace.all.sources.registry),
         resumable=not reason.startswith(_CANNOT_RESUME),
@@ -163,13 +162,12 @@ def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
     known = registry.get(gb_ids[0]) if gb_ids else None
     found = _CAUSE.search(text)
     if found is not None:
-        hints = tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"]))
         context = " ".join((found["context"] or "").split())
         return m.TorchCause(
             kind=found["kind"].strip(),
             gb_ids=gb_ids,
             explanation=" ".join(found["explanation"].split()),
-            hints=hints,
+            hints=tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"])),
             context=context,
             operator=_operator(context),
         )

@@ -77,7 +77,18 @@ def compare(
     commits, for files whose text is not on both sides. Raises UsageError where there is nothing to compare:
     a comparison as a side, or two workloads.
     """
-    _refuse(base, head, sources)
+    workloads = []
+    for side, source in ((base, sources[0]), (head, sources[1])):
+        if side.comparison is not None:
+            hint = "give the two Recordings or reports that it was made from"
+            raise UsageError(f"{source} is itself a comparison and cannot be one of its sides", hint=hint)
+        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name.
+        named = relative(side.workload, side.environment.source_root)
+        workloads.append(named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./"))
+    before, after = workloads
+    if before != after:
+        hint = "compare two recordings of one workload"
+        raise UsageError(f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint)
     environment, in_turn = _environment_changes(base, head), _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
@@ -104,21 +115,6 @@ def compare(
         verdict=verdict.verdict(reasons, compared, head.environment.source_root),
         exit_code=reasons[0].exit_code if reasons else EXIT_OK,
     )
-
-
-def _refuse(base: m.Profile, head: m.Profile, sources: tuple[str, str]) -> None:
-    workloads = []
-    for side, source in ((base, sources[0]), (head, sources[1])):
-        if side.comparison is not None:
-            hint = "give the two Recordings or reports that it was made from"
-            raise UsageError(f"{source} is itself a comparison and cannot be one of its sides", hint=hint)
-        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name.
-        named = relative(side.workload, side.environment.source_root)
-        workloads.append(named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./"))
-    before, after = workloads
-    if before != after:
-        hint = "compare two recordings of one workload"
-        raise UsageError(f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint)
 
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:

@@ -1,10 +1,10 @@
-"""Device time by what the host had asked for it in (step, compiled region, the user's own span), and in collectives.
+"""Device time by the span of the host that launched it, and what collectives take of it, on one rank and between ranks.
 
-The collectives of each rank, matched step by step, and how long each rank waits in them for the others.
-
-A rank that comes early to a collective waits inside it for the last one, and all leave it together. So its wait is what
-its collective takes longer than that of the rank that came last, whose is the shortest. Only durations are compared:
-the clocks of two machines are not one, and of two processes on one machine torch.profiler's were seen 7 ms apart.
+A span is a step, a compiled region or one of the user's own. Collectives are one sum for a rank; between ranks they are
+matched step by step, for how long each rank waits in them for the others: who comes early waits inside a collective for
+the last one, and all leave it together. So a rank's wait is what its collective takes longer than that of the rank that
+came last, whose is the shortest. Only durations are compared: the clocks of two machines are not one, and of two
+processes on one machine torch.profiler's were seen 7 ms apart.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What was open when, on each thread of the host and each stream of the device, as openings and closings in order.
+"""Stacks read from a trace: what was open when on each thread and stream, and from it the flame graph of the steps.
 
-Every opening has its closing, and what was opened last is closed first, which is how flame graphs and stack viewers
-want it. Events of one thread that merely overlap (Kineto rounds, and mixes clocks; so do kernels of one stream) are not
-cut short: where the outer one ends, the inner one is closed and opened again, so that each keeps its whole duration.
+``nesting`` gives openings and closings in order. Every opening has its closing, and what was opened last is closed
+first, which is how flame graphs and stack viewers want it. Events of one thread that merely overlap (Kineto rounds, and
+mixes clocks; so do kernels of one stream) are not cut short: where the outer one ends, the inner one is closed and
+opened again, so that each keeps its whole duration.
 
-The tree of host stacks: Python functions, operators and CUDA calls, each under what called it, over the steps.
-
-One thread, the one that takes the steps. What was open before a step and after it (the loop around the steps, ``main``)
-is left away: it says nothing, and would be the same for every node. Operators that operators call are part of the
-outer one. Whole nanoseconds, so that a node's time is its own and its children's exactly.
+The flame graph is of one thread, the one that takes the steps: Python functions, operators and CUDA calls, each under
+what called it. What was open before a step and after it (the loop around the steps, ``main``) is left away: it says
+nothing, and would be the same for every node. Operators that operators call are part of the outer one. Times are whole
+nanoseconds, so that a node's time is its own and its children's exactly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the host did in a step, as far as a trace names it: each moment belongs to the innermost event open then.
+"""A traced step of the host, divided twice: by what was open in each moment, and by the phases of a training step.
 
-Only the thread that takes the steps is broken down, so the parts and the remainder add up to the step. Under
-torch.profiler each event costs the host something of its own: read the parts against each other, not as times.
-
-A traced training step by its phases: data, forward, backward, optimizer, and what is left.
+``host_time`` gives each moment to the innermost event open then, on the thread that takes the steps alone, so the parts
+and the remainder add up to the step. ``training_phases`` gives it to data, forward, backward or optimizer, on any
+thread. Under torch.profiler each event costs the host something of its own: read the parts against each other, not as
+times.
 """
 
 from __future__ import annotations
@@ -121,7 +121,15 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     steps = timeline.profiler_steps(trace.columns)
     if not len(steps):
         return m.Skipped(reason="TRACE marked no steps")
-    spans = _spans(trace.columns)
+    # The host events that say so. A forward pass has none of its own: it is every other operator or compiled call.
+    columns = trace.columns
+    annotated, operators = columns.of_category("user_annotation", "cpu_op"), columns.of_category("cpu_op")
+    spans = {
+        m.TrainingPhase.OPTIMIZER: columns.named(*OPTIMIZER_SPANS) & annotated,
+        m.TrainingPhase.DATA: columns.named(*LOADER_SPANS) & annotated,
+        m.TrainingPhase.BACKWARD: columns.named(*BACKWARD_SPANS) & operators,
+        m.TrainingPhase.FORWARD: operators | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
+    }
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
         return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
     # Wall time of the steps, each moment counted once; the rest is Python between the operators.
@@ -146,17 +154,6 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
             for phase in m.TrainingPhase
         ),
     )
-
-
-def _spans(columns: Columns) -> dict[m.TrainingPhase, Mask]:
-    """The host events that say so. A forward pass has none of its own: it is every other operator or compiled call."""
-    annotated, operators = columns.of_category("user_annotation", "cpu_op"), columns.of_category("cpu_op")
-    return {
-        m.TrainingPhase.OPTIMIZER: columns.named(*OPTIMIZER_SPANS) & annotated,
-        m.TrainingPhase.DATA: columns.named(*LOADER_SPANS) & annotated,
-        m.TrainingPhase.BACKWARD: columns.named(*BACKWARD_SPANS) & operators,
-        m.TrainingPhase.FORWARD: operators | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
-    }
 
 
 def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> int:

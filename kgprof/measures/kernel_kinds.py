@@ -1,17 +1,16 @@
-"""The operators that Inductor fused into a kernel, read back from the kernel's name.
+"""What a kernel's name tells: the operators that Inductor fused into it, and from them and the name its kind.
 
 Inductor names a kernel ``triton_<category>_fused_<ops>_<n>`` or ``cpp_fused_<ops>_<n>`` (in a trace with
 ``graph_<id>_`` before it), where ``<ops>`` are the distinct operators in alphabetical order, joined by underscores
-(torch/_inductor/utils.py: get_fused_kernel_name).
+(torch/_inductor/utils.py: get_fused_kernel_name). ``parse`` reads them back.
 
-Which kind a kernel is, decided by its name: the whole rule, as data, in the order in which it is applied.
-
-A kernel that Inductor generated is told by its schedule, the word after ``triton_``: what reduces is a reduction, else
-it is pointwise, whatever else was fused in (those operators are listed beside it; splitting its time would be a guess).
-It is of a more exact kind only where its operators leave no choice: all that reduce in it are of one kind
+The kind of such a kernel follows from its schedule, the word after ``triton_``: what reduces is a reduction, else it is
+pointwise, whatever else was fused in (those operators are listed beside it; splitting its time would be a guess). It is
+of a more exact kind only where its operators leave no choice: all that reduce in it are of one kind
 (``triton_red_fused_add_native_layer_norm_0``: normalisation), or all that are computed in a pointwise one
 (``triton_poi_fused_index_0``: index). A C++ kernel's name has no such word: it reduces where one of its operators does.
-A name that no rule knows is OTHER, never the nearest guess. The project's own rules (``Kinds``) come before all of it.
+Any other kernel's kind is decided by the first rule below that knows its name; one that none knows is OTHER, never the
+nearest guess. The project's own rules (``Kinds``) come before all of it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,6 @@ def _row(
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
     bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
     missing = next((one for one in (ideal_us, bound) if isinstance(one, m.Skipped)), None)
-    of_ceiling = missing or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us)
     return m.KernelLaunches(
         name=alike.name,
         generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
@@ -201,7 +200,7 @@ def _row(
         bytes_per_s=_rate(amount.bytes_moved, median_us),
         flops_per_s=_rate(amount.flops, median_us),
         bound=bound,
-        of_ceiling=of_ceiling,
+        of_ceiling=missing or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us),
     )
 
 

@@ -301,14 +301,13 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     for us in every:
         if us <= top:
             counts[min(int((us - whole.minimum) / width), _BINS - 1)] += 1
-    above = len(every) - sum(counts)
     return m.StepSeries(
         processes=tuple(processes),
         time=whole,
         bins_from_us=whole.minimum,
         bin_us=width,
         counts=tuple(counts),
-        above=above,
+        above=len(every) - sum(counts),
     )
 
 

@@ -1,9 +1,8 @@
-"""The bytes of a trace file, unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb.
+"""Kineto's JSON trace streamed into columns: a few dozen bytes an event, whatever the file's size.
 
-Kineto's JSON trace, plain or gzipped, streamed into columns: a few dozen bytes an event, whatever the file's size.
-
-Real traces hold names that are not UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now
-and then an event of another shape. None of that loses the rest: what could not be read is counted in ``warnings``.
+Its bytes are unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb. Real traces hold names that are not
+UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now and then an event of another shape.
+None of that loses the rest: what could not be read is counted in ``warnings``.
 
 The text is cut between two events and every part decoded as an array. A cut at a wrong place (inside a string, or
 inside an event's arguments) gives two parts that are no JSON, so a part that decodes was cut rightly; one that does
@@ -448,7 +447,7 @@ class _Gathered:
     """Columns in the making: an array a part and field."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._parts: list[dict[str, npt.NDArray[Any]]] = []  # by the names of Columns' fields
         self._categories: _Index[str] = _Index()
         self._names: _Index[str] = _Index()
         self._threads: _Index[tuple[int | str, int | str]] = _Index()
@@ -471,17 +470,17 @@ class _Gathered:
         arguments = [event.args or _NO_ARGUMENTS for event in complete]
         categories, names, threads = self._categories, self._names, self._threads
         self._parts.append(
-            (
-                np.array([categories[e.cat] for e in complete], np.int32),
-                np.array([names[e.name] for e in complete], np.int32),
-                np.array([threads[e.pid, e.tid] for e in complete], np.int32),
-                np.rint(start_us * 1000).astype(np.int64),
-                np.rint(duration_us * 1000).astype(np.int64),
-                _numbers([a.stream for a in arguments]),
-                _numbers([a.correlation for a in arguments]),
-                _numbers([a.sequence for a in arguments]),
-                np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
-            )
+            {
+                "category": np.array([categories[e.cat] for e in complete], np.int32),
+                "name": np.array([names[e.name] for e in complete], np.int32),
+                "thread": np.array([threads[e.pid, e.tid] for e in complete], np.int32),
+                "start_ns": np.rint(start_us * 1000).astype(np.int64),
+                "duration_ns": np.rint(duration_us * 1000).astype(np.int64),
+                "stream": _numbers([a.stream for a in arguments]),
+                "correlation": _numbers([a.correlation for a in arguments]),
+                "sequence": _numbers([a.sequence for a in arguments]),
+                "shape": np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
+            }
         )
 
     def _shape(self, event: _Event) -> int:
@@ -521,19 +520,8 @@ class _Gathered:
         return NONE if found == _NO_SHAPE else self._shapes.setdefault(found, len(self._shapes))
 
     def columns(self) -> Columns:
-        category, name, thread, start_ns, duration_ns, stream, correlation, sequence, shape = (
-            np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)
-        )
         return Columns(
-            category=category,
-            name=name,
-            thread=thread,
-            start_ns=start_ns,
-            duration_ns=duration_ns,
-            stream=stream,
-            correlation=correlation,
-            sequence=sequence,
-            shape=shape,
+            **{name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]},
             categories=tuple(self._categories),
             names=tuple(self._names),
             threads=tuple(self._threads),

@@ -70,7 +70,6 @@ def load(path: Path) -> m.Recording:
     """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
     folder = layout.resolve(path)
     header = load_header(folder)
-    runs = tuple(_load_run(folder, key, header) for key in header.plan.runs)
     alone = m.Skipped(reason="there is nothing to compare the results with")
     without = m.Skipped(reason="kgprof ended before the results were compared") if header.plan.agreement else alone
     agreement = folder / layout.AGREEMENT
@@ -78,7 +77,7 @@ def load(path: Path) -> m.Recording:
     return m.Recording(
         folder=str(folder),
         header=header,
-        runs=runs,
+        runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=compared or without,
         gate=_read_if_there(folder / layout.GATE, m.GateSettings, folder),
         accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder) or (),

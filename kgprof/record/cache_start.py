@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,46 +17,37 @@ from kgprof import model as m
 from kgprof.errors import WorkloadError
 from kgprof.record import trials
 from kgprof.record.children import Caches
-from kgprof.record.ladder import TIME_UP
 from kgprof.record.recorder import PROBE_CACHE
 from kgprof.workloads import programs
 
 STARTS = "kgprof.record.cache_start:measured_start"
 
 
-def shipped_cache(
-    cell: m.Cell,
-    strategy: str,
-    device: str,
-    options: m.Options,
-    variables: Mapping[str, str],
-    *,
-    scratch: Path,
-    until: float,
-) -> m.ShippedCache | m.Skipped:
+def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     """Two children, each with cold caches of its own: on a CPU Inductor's check of the vector instructions is a part of
     both first calls.
 
     Raises OSError where ``scratch`` cannot be written, KeyboardInterrupt where a signal came.
     """
+    cell, options = of.cell, of.options
     if programs.is_program(options.workload):
         return m.Skipped(reason="a script has no first call to time; name one of its functions: file.py:name")
     if cell != m.Cell(mode=cell.mode, size=cell.size):
         return m.Skipped(
             reason=(f"only Inductor with the program's own shapes and precision can be tried, not {cell.name}")
         )
-    artifacts, starts = scratch / "artifacts.bin", []
-    key = m.RunKey(strategy=strategy, mode=cell.mode)
+    artifacts, starts = of.scratch / "artifacts.bin", []
+    key = m.RunKey(strategy=of.strategy, mode=cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
-        asked = m.StartQuestion(key=key, device=device, artifacts=str(artifacts), load=name == "unpacks")
-        own = Caches(folder=scratch / f"caches-{name}", seed=scratch / PROBE_CACHE, extra=variables)
-        trial = trials.run(STARTS, asked, options=options, scratch=scratch, caches=own, until=until)
+        asked = m.StartQuestion(key=key, device=of.device, artifacts=str(artifacts), load=name == "unpacks")
+        own = Caches(folder=of.scratch / f"caches-{name}", seed=of.scratch / PROBE_CACHE, extra=of.caches.extra)
+        trial = trials.run(STARTS, asked, options=options, scratch=of.scratch, caches=own, until=of.until)
         if trial.interrupted:
             raise KeyboardInterrupt
         if trial.exit.outcome is not m.Outcome.OK or trial.answer is None:
             ended = m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
-            return TIME_UP if trial.time_up else ended
+            return trials.TIME_UP if trial.time_up else ended
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
             return m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")

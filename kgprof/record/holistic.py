@@ -144,7 +144,18 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     alone = "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
     answers: dict[str, Rows] = {}
     calls: list[m.HolisticCall] = []
-    for name, call, unless in _questions(hta, graphs, alone):
+    # With its default of ten names, the others' figures become figures of their sum.
+    each = {"visualize": False, "num_kernels": 10**6, "duration_ratio": 1.0}
+    for name, call, unless in (  # and why it is not called where it cannot be right
+        ("get_gpu_kernel_breakdown", lambda: hta.get_gpu_kernel_breakdown(**each)[1], ""),
+        ("get_temporal_breakdown", lambda: hta.get_temporal_breakdown(visualize=False), ""),
+        ("get_idle_time_breakdown", lambda: hta.get_idle_time_breakdown([0], visualize=False)[0], ""),
+        ("get_memory_bw_summary", lambda: hta.get_memory_bw_summary([0]), ""),
+        ("get_queue_length_summary", lambda: hta.get_queue_length_summary([0]), graphs),
+        ("get_comm_comp_overlap", lambda: hta.get_comm_comp_overlap(visualize=False), alone),
+        ("get_cuda_kernel_launch_stats", lambda: None, graphs or LAUNCHES_UNKNOWN),
+        ("critical_path_analysis", lambda: None, graphs or "it needs an annotation to start from"),
+    ):
         outcome, reason = NOT_CALLED, unless
         if not unless:
             try:
@@ -178,22 +189,6 @@ def _loaded(trace: Path) -> Any:
     hta = TraceAnalysis.__new__(TraceAnalysis)  # its constructor would load them in several processes
     hta.t = loaded
     return hta
-
-
-def _questions(hta: Any, graphs: str, alone: str) -> Sequence[tuple[str, Callable[[], Any], str]]:
-    """Each call, and why it is not made where it cannot be right. ``graphs``, ``alone``: two such reasons, or empty."""
-    # With its default of ten names, the others' figures become figures of their sum.
-    each = {"visualize": False, "num_kernels": 10**6, "duration_ratio": 1.0}
-    return (
-        ("get_gpu_kernel_breakdown", lambda: hta.get_gpu_kernel_breakdown(**each)[1], ""),
-        ("get_temporal_breakdown", lambda: hta.get_temporal_breakdown(visualize=False), ""),
-        ("get_idle_time_breakdown", lambda: hta.get_idle_time_breakdown([0], visualize=False)[0], ""),
-        ("get_memory_bw_summary", lambda: hta.get_memory_bw_summary([0]), ""),
-        ("get_queue_length_summary", lambda: hta.get_queue_length_summary([0]), graphs),
-        ("get_comm_comp_overlap", lambda: hta.get_comm_comp_overlap(visualize=False), alone),
-        ("get_cuda_kernel_launch_stats", lambda: None, graphs or LAUNCHES_UNKNOWN),
-        ("critical_path_analysis", lambda: None, graphs or "it needs an annotation to start from"),
-    )
 
 
 def _figures(answers: Mapping[str, Rows]) -> m.HolisticRank:

@@ -17,19 +17,19 @@ infinity differ where neither eager nor float64 has them; integers where both ag
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.reading import recordings
-from kgprof.record import children, store, trials
+from kgprof.record import store
 from kgprof.record.run import seed_everything
+from kgprof.record.trials import TIME_UP, CellTrials
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,11 +40,9 @@ if TYPE_CHECKING:
 FUNCTION = "kgprof.record.ladder:measure"
 REPLAYED = ("reduce-overhead", "max-autotune")  # on a GPU: warm-up, capture, replay
 STEPS = 3  # of those, so that a replay is compared
-TIME_UP = m.Skipped(reason="the time was up (--minutes; --resume goes on)")
 KEPT = 20  # tensors of a rung that are kept, the worst first
 
 Arrays = Mapping[str, "np.ndarray"]
-Answer = TypeVar("Answer")
 
 
 class Question(m.Model, frozen=True, kw_only=True):
@@ -58,65 +56,39 @@ class Question(m.Model, frozen=True, kw_only=True):
     steps: int
 
 
-def climb(
-    options: m.Options,
-    strategy: str,
-    cell: m.Cell,
-    device: str,
-    *,
-    scratch: Path,
-    output: Path,
-    caches: children.Caches,
-    on_phase: Callable[[str], None] = lambda name: None,
-    until: float = math.inf,
-) -> m.Ladder | m.Skipped:
+def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
 
-    Each process has ``options.timeout_s``, and all end at ``until``, of ``time.monotonic``. Raises KeyboardInterrupt
-    where a signal came.
+    Raises KeyboardInterrupt where a signal came.
     """
     from kgprof.record import minifier
     from kgprof.workloads import programs
 
+    cell = of.cell
     if not cell.compiles:
         return m.Skipped(reason="eager mode compiles nothing")
-    if programs.is_program(options.workload):
+    if programs.is_program(of.options.workload):
         return m.Skipped(reason="a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
-    steps = STEPS if cell.mode in REPLAYED and device.startswith("cuda") else 1
+    steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
     question = Question(
-        rung=m.Rung.FLOAT64, strategy=strategy, cell=cell, device=device, folder=str(scratch), steps=steps
+        rung=m.Rung.FLOAT64, strategy=of.strategy, cell=cell, device=of.device, folder=str(of.scratch), steps=steps
     )
-    given: dict[str, Any] = {"options": options, "scratch": scratch, "caches": caches, "until": until}
     wanted = [rung for rung in m.Rung if rung is not m.Rung.MODE or own]
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = dict.fromkeys(wanted, TIME_UP)
     # What the program itself will run before the rungs between: if the time is up, that one has been compared.
     soonest = (m.Rung.FLOAT64, m.Rung.EAGER, wanted[-1])
     for rung in sorted(rungs, key=lambda rung: rung not in soonest):
-        on_phase(f"correctness ladder: {rung}")
-        asked = msgspec.structs.replace(question, rung=rung)
-        rungs[rung] = answered(FUNCTION, asked, m.RungResult, **given)
+        of.on_phase(f"correctness ladder: {rung}")
+        rungs[rung] = of.answered(FUNCTION, msgspec.structs.replace(question, rung=rung), m.RungResult)
     first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:
-        on_phase(f"smallest graph that differs: {first}")
-        asked = msgspec.structs.replace(question, rung=first, folder=str(output))
-        minified = minifier.smallest(asked, **given)
+        of.on_phase(f"smallest graph that differs: {first}")
+        minified = minifier.smallest(msgspec.structs.replace(question, rung=first, folder=str(output)), of)
     return m.Ladder(
-        strategy=strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
+        strategy=of.strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
     )
-
-
-def answered(function: str, question: m.Model, kind: type[Answer], **given: Any) -> Answer | m.Skipped:
-    """What a trial left, or how it ended without an answer. Raises KeyboardInterrupt where a signal came."""
-    trial = trials.run(function, question, **given)
-    if trial.interrupted:
-        raise KeyboardInterrupt
-    if trial.answer is None:
-        words = msgspec.structs.replace(trial.exit, during="").words
-        return TIME_UP if trial.time_up else m.Skipped(reason=f"the process {words}")
-    answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
-    return answer
 
 
 # ---------------------------------------------------------------- from here on in the child

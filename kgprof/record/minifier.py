@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kgprof import model as m
-from kgprof.record.ladder import Question, answered, prepared
+from kgprof.record.ladder import Question, prepared
+from kgprof.record.trials import CellTrials
 
 if TYPE_CHECKING:
     import torch
@@ -76,18 +77,17 @@ if __name__ == "__main__":
 '''
 
 
-def smallest(question: Question, options: m.Options, **given: Any) -> m.Minified | m.Skipped:
+def smallest(question: Question, of: CellTrials) -> m.Minified | m.Skipped:
     """Of the rung and the run that ``question`` names; its folder takes the script, which is run to check it."""
-    given["options"] = options
-    minified = answered(REDUCE, question, m.Minified, **given)
+    minified = of.answered(REDUCE, question, m.Minified)
     if isinstance(minified, m.Skipped):
         return minified
-    checked = answered(CHECK, minified, m.Reproduction, **given)
+    checked = of.answered(CHECK, minified, m.Reproduction)
     script = Path(minified.script)
-    if isinstance(checked, m.Reproduction) and not checked.differs and (own := _import_of(options.workload)):
+    if isinstance(checked, m.Reproduction) and not checked.differs and (own := _import_of(of.options.workload)):
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
-        checked = answered(CHECK, minified, m.Reproduction, **given)
+        checked = of.answered(CHECK, minified, m.Reproduction)
     return msgspec.structs.replace(minified, script=script.name, checked=checked)
 
 
@@ -232,7 +232,6 @@ def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any
 
     tensors = script.with_suffix(".pt")
     torch.save(clone_inputs_retaining_gradness(inputs), tensors)
-    functions = "\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome))
     text = SCRIPT.format(
         title=f"{title} torch {torch.__version__}.",
         differs=DIFFERS,
@@ -240,7 +239,7 @@ def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any
         imports=_NO_IMPORTS,
         settings="\n".join(line for line in generate_config_string().splitlines() if line.strip()),
         tolerances=dict(TOLERANCES),
-        functions=functions,
+        functions="\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome)),
         model=NNModuleToString.convert(graph).strip(),
         compile=", ".join(f"{name}={value!r}" for name, value in settings.items()),
     )

@@ -19,8 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,8 +28,8 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.measures import buckets, times
 from kgprof.record import children
-from kgprof.record.ladder import answered
 from kgprof.record.run import seed_everything
+from kgprof.record.trials import CellTrials
 
 if TYPE_CHECKING:
     import torch
@@ -60,27 +59,17 @@ class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
     sizes: tuple[int, ...]
 
 
-def compare_policies(
-    options: m.Options,
-    strategy: str,
-    cell: m.Cell,
-    device: str,
-    sizes: Sequence[int] = (),
-    *,
-    scratch: Path,
-    caches: children.Caches,
-    until: float,
-    on_phase: Callable[[str], None] = lambda name: None,
-) -> m.Shapes | m.Skipped:
-    """In the mode of ``cell`` where it is one that compiles, else default, with its backend and precision. Without
+def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.Skipped:
+    """In the mode of the cell where it is one that compiles, else default, with its backend and precision. Without
     ``sizes`` those that the program calls with. Raises KeyboardInterrupt where a signal came.
     """
+    cell, device = of.cell, of.device
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
-    options = msgspec.structs.replace(options, backend="" if cell.backend == m.INDUCTOR else cell.backend)
-    given: dict[str, Any] = {"options": options, "scratch": scratch, "until": until}
+    backend = "" if cell.backend == m.INDUCTOR else cell.backend
+    of = replace(of, options=msgspec.structs.replace(of.options, backend=backend))
     made: dict[str, Any] = {"policy": m.SizePolicy.STATIC, "precision": cell.precision}
-    question = Question(strategy=strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
-    seen = answered(LOOK, question, Seen, caches=caches, **given)
+    question = Question(strategy=of.strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
+    seen = of.answered(LOOK, question, Seen)
     if isinstance(seen, m.Skipped):
         return seen
     calls = tuple(sizes) or seen.sizes
@@ -91,10 +80,11 @@ def compare_policies(
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:
         tops = {m.SizePolicy.BUCKETS: chosen, m.SizePolicy.PADDED: (max(calls),)}.get(policy, ())
-        on_phase(f"sizes: {policy}")
+        of.on_phase(f"sizes: {policy}")
         asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
-        cold = children.Caches(folder=caches.folder.with_name(f"{caches.folder.name}-{policy}"), extra=caches.extra)
-        policies.append((policy, answered(FUNCTION, asked, m.PolicyResult, caches=cold, **given)))
+        warm = of.caches
+        cold = children.Caches(folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), extra=warm.extra)
+        policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
     best = best_policy(policies)
     return m.Shapes(
         function=seen.function,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,9 @@ from kgprof.record import children
 from kgprof.record.job import Failed, Job, Task
 
 LOG_CHARS = 200_000  # of the end of what the child printed
+TIME_UP = m.Skipped(reason="the time was up (--minutes; --resume goes on)")
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +77,31 @@ def run(
         interrupted=ended.interrupted,
         time_up=ended.exit.outcome is m.Outcome.TIMED_OUT and left_s < options.timeout_s,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellTrials:
+    """What is tried on one cell of a sweep; all of it ends at ``until``, of ``time.monotonic``."""
+
+    options: m.Options
+    strategy: str
+    cell: m.Cell
+    device: str
+    scratch: Path
+    caches: children.Caches
+    until: float = math.inf
+    on_phase: Callable[[str], None] = lambda name: None
+
+    def answered(
+        self, function: str, question: m.Model, kind: type[Answer], caches: children.Caches | None = None
+    ) -> Answer | m.Skipped:
+        """What a trial left, or how it ended without an answer. Raises KeyboardInterrupt where a signal came."""
+        caches = caches or self.caches
+        trial = run(function, question, options=self.options, scratch=self.scratch, caches=caches, until=self.until)
+        if trial.interrupted:
+            raise KeyboardInterrupt
+        if trial.answer is None:
+            words = msgspec.structs.replace(trial.exit, during="").words
+            return TIME_UP if trial.time_up else m.Skipped(reason=f"the process {words}")
+        answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
+        return answer

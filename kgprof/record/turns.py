@@ -54,7 +54,12 @@ class Turns:
         """Whether there is another one still."""
         said = os.read(self._reading, WORD)
         if said[:1] == YOURS:
-            go_to(int.from_bytes(said[1:]))
+            # This thread alone, and only for now: threads and processes that it starts inherit what it may use.
+            core = int.from_bytes(said[1:])
+            if sys.platform == "linux" and core in (allowed := os.sched_getaffinity(0)):
+                with suppress(OSError):  # a sandbox may forbid it
+                    os.sched_setaffinity(0, {core})
+                    os.sched_setaffinity(0, allowed)
         return said[:1] == YOURS
 
     def _say(self, word: bytes) -> None:
@@ -65,11 +70,3 @@ class Turns:
 def core() -> int:
     """That this thread is on."""
     return int(ctypes.CDLL(None).sched_getcpu()) & NO_CORE if sys.platform == "linux" else NO_CORE
-
-
-def go_to(core: int) -> None:
-    """This thread alone, and only for now: threads and processes that it starts inherit what it may use."""
-    if sys.platform == "linux" and core in (allowed := os.sched_getaffinity(0)):
-        with suppress(OSError):  # a sandbox may forbid it
-            os.sched_setaffinity(0, {core})
-            os.sched_setaffinity(0, allowed)

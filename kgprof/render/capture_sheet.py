@@ -37,20 +37,26 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
     left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
+    columns = (
+        Column("case", style="", title="name for --case"),
+        Column("outcome", style=""),
+        Column("against eager", style="", title="largest difference of any element, or why there is none"),
+        Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
+        Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
+    )
     cases = Section(
         title="Cases",
         intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-        blocks=(_table(report), *left),
+        blocks=(Table(label="cases and their outcomes", columns=columns, rows=tuple(map(_row, report.results))), *left),
     )
     # Where no case could be run, all have the reason that the verdict gives.
     sections = (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
-    facts = (machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc)
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
         verdict=verdict,
         trust=trust,
-        facts=facts,
+        facts=(machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc),
         pictures=tuple(_pictures(report)) if report.tried else (),
         sections=(*recommended, *sections),
     )
@@ -84,17 +90,6 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
     if ended:
         yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
-
-
-def _table(report: m.CaptureReport) -> Table:
-    columns = (
-        Column("case", style="", title="name for --case"),
-        Column("outcome", style=""),
-        Column("against eager", style="", title="largest difference of any element, or why there is none"),
-        Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
-        Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
-    )
-    return Table(label="cases and their outcomes", columns=columns, rows=tuple(map(_row, report.results)))
 
 
 def _row(result: m.CaptureResult) -> Row:

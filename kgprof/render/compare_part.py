@@ -30,49 +30,10 @@ class Plot(View, frozen=True, kw_only=True):
     limit: str  # the budget; empty: none, or beyond the plot
 
 
-class Card(View, frozen=True, kw_only=True):
-    name: str
-    run: str
-    base: str
-    head: str
-    change: str
-    symbol: str
-    verdict: m.MetricVerdict
-    detail: str
-    plot: Plot | None
+Shown = dict[str, object]  # what the template alone reads, by name
 
 
-class CauseLine(View, frozen=True, kw_only=True):
-    cause: str
-    text: str
-    detail: str  # how much it explains, unless that is said once among the accounts, and its run
-    place: str
-    anchor: str  # of the finding; empty where it has none on this page
-
-
-class FindingRow(View, frozen=True, kw_only=True):
-    rule: str
-    level: str
-    message: str
-    place: str
-    runs: str
-    counts: str  # "4 times, was 2"
-    fails: bool
-    anchor: str
-
-
-class StatusPart(View, frozen=True, kw_only=True):
-    status: str
-    symbol: str
-    total: str
-    rows: tuple[FindingRow, ...]
-    more: str
-    open: bool
-
-
-def compare_part(
-    profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits
-) -> dict[str, object]:
+def compare_part(profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits) -> Shown:
     """What the section holds. ``anchors``: where each finding of the head stands, by its fingerprint."""
     metrics, root = compare_words.metrics_of(found), profile.environment.source_root
     listed = metrics[: 4 * limits.lines]
@@ -132,11 +93,11 @@ def _metrics(metrics: Sequence[m.ComparedMetric], label: str) -> Table:
     return compare_words.metric_table(metrics, label).only(*_COLUMNS)
 
 
-def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Card, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
     """The worst of what decides; beyond it, of what changed."""
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     return tuple(
-        Card(
+        Shown(
             name=metric.name,
             run=metric.run.slug,
             base=compare_words.value(metric, metric.base),
@@ -173,15 +134,17 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits) -> Iterable[CauseLine]:
+def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes[: limits.lines]:
         explains = "" if together else compare_words.explains(cause, found.runs)
-        yield CauseLine(
+        yield Shown(
             cause=cause.cause,
             text=compare_words.cause_text(cause),
+            # How much it explains, unless that is said once among the accounts, and its run.
             detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
             place=place(cause.place, root, limits).where if cause.place else "",
+            # Of the finding; empty where it has none on this page.
             anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
         )
 
@@ -267,7 +230,7 @@ def _changes(
 
 def _status(
     status: m.FindingStatus, same: Sequence[m.ComparedFinding], root: str, anchors: Mapping[str, str], limits: Limits
-) -> StatusPart:
+) -> Shown:
     by_finding = {id(each.finding): each for each in same}
     grouped_findings = grouped(each.finding for each in same)
     groups = [(group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings]
@@ -277,7 +240,7 @@ def _status(
     for group, members in shown:
         finding = group.first
         before, after = max(each.base_count for each in members), max(each.head_count for each in members)
-        found = FindingRow(
+        found = Shown(
             rule=finding.rule,
             level=finding.level.value,
             message=finding.message,
@@ -289,7 +252,7 @@ def _status(
         )
         rows.append(found)
     cut = len(groups) - len(shown)
-    return StatusPart(
+    return Shown(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),

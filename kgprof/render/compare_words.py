@@ -293,8 +293,26 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
     yield ""
     yield from _causes(compared, root)
     yield from _table(compared)
-    yield from _findings(compared, root)
-    yield from _trust(compared)
+    yield f"findings: {tally(compared)}"
+    found = by_status(compared)
+    unchanged = found.pop(m.FindingStatus.UNCHANGED)
+    for status, same in found.items():
+        yield from _listed(same, status, root)
+    yield from _listed([each for each in unchanged if each.grew], "more often", root)
+    yield ""
+    if compared.environment:
+        so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
+        yield f"the environments differ, {so}"
+        for change in compared.environment:
+            yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
+    for setting in compared.settings:
+        yield f"settings differ: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
+    for run in compared.runs:
+        if run.status is not m.Presence.BOTH:
+            yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, NAME)}"
+    for note in compared.notes:
+        yield f"note: {one_line(note, LENGTH)}"
+    yield one_line(compared.method, LENGTH)
 
 
 def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
@@ -343,16 +361,6 @@ def _table(compared: m.Comparison) -> Iterable[str]:
     yield ""
 
 
-def _findings(compared: m.Comparison, root: str) -> Iterable[str]:
-    yield f"findings: {tally(compared)}"
-    found = by_status(compared)
-    unchanged = found.pop(m.FindingStatus.UNCHANGED)
-    for status, same in found.items():
-        yield from _listed(same, status, root)
-    yield from _listed([each for each in unchanged if each.grew], "more often", root)
-    yield ""
-
-
 def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterable[str]:
     for each in found[:_FINDINGS]:
         finding = each.finding
@@ -364,19 +372,3 @@ def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterabl
         yield f"  {one_line(text, LENGTH)}"
     if len(found) > _FINDINGS:
         yield f"  and {len(found) - _FINDINGS} more {word}"
-
-
-def _trust(compared: m.Comparison) -> Iterable[str]:
-    if compared.environment:
-        so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
-        yield f"the environments differ, {so}"
-        for change in compared.environment:
-            yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
-    for setting in compared.settings:
-        yield f"settings differ: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
-    for run in compared.runs:
-        if run.status is not m.Presence.BOTH:
-            yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, NAME)}"
-    for note in compared.notes:
-        yield f"note: {one_line(note, LENGTH)}"
-    yield one_line(compared.method, LENGTH)

@@ -174,7 +174,13 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
     used: set[str] = set()
     for same in _ordered(grouped(profile.findings[: limits.findings]), fails):
-        line = _line(same, _anchor(same.first, used), fails, profile, limits, ranks)
+        # An id of HTML that no other finding of the page has.
+        base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip("\u2026")
+        anchor, number = base, 1
+        while anchor in used:
+            number += 1
+            anchor = f"{base}-{number}"
+        line = _line(same, anchor, fails, profile, limits, ranks)
         used.add(line.anchor)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
         anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
@@ -244,13 +250,3 @@ def _line(
 def place(location: m.Location, root: str, limits: Limits) -> Place:
     where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
     return Place(where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name))
-
-
-def _anchor(finding: m.Finding, used: set[str]) -> str:
-    """An id of HTML that no other finding of the page has."""
-    base = clip(_NOT_AN_ID.sub("-", f"{finding.rule}-{finding.fingerprint}"), 80).rstrip("\u2026")
-    anchor, number = base, 1
-    while anchor in used:
-        number += 1
-        anchor = f"{base}-{number}"
-    return anchor

@@ -147,12 +147,11 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             title = "Functions by self time, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        caption = f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         folds.append(
             Fold(
                 name,
                 blocks=tuple(blocks),
-                caption=caption,
+                caption=f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass",
                 lead=f"{summary}.",
                 anchor=f"flame-{anchor(index)}",
                 run=anchor(index),

@@ -54,19 +54,8 @@ def sheet(found: m.History) -> Sheet:
     unsure = sum(verdict is m.MetricVerdict.INCONCLUSIVE for *_, verdict in steps)
     status = m.VerdictStatus.INCONCLUSIVE if unsure else m.VerdictStatus.OK
     trust = "; ".join(found.environments_differ[:3])
-    return Sheet(
-        title=f"History of {found.workload}",
-        status=m.VerdictStatus.ATTENTION if worse else status,
-        verdict=_verdict(found, worse, unsure, len(steps)),
-        trust=f"The environments differ: {trust}" if trust else "",
-        facts=tuple(facts),
-        sections=tuple(Section(title=run.slug, blocks=tuple(_blocks(found, run))) for run in runs),
-    )
 
-
-def _verdict(found: m.History, worse: list[tuple[m.MetricHistory, int]], unsure: int, steps: int) -> str:
-    """The largest step for the worse; of the first time that decides how far the last recording is from the first."""
-
+    # The largest step for the worse; of the first time that decides how far the last recording is from the first.
     def ratio(metric: m.ComparedMetric | None) -> float:
         return metric.ratio if metric is not None and isinstance(metric.ratio, float) else 1.0
 
@@ -79,9 +68,16 @@ def _verdict(found: m.History, worse: list[tuple[m.MetricHistory, int]], unsure:
         step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
         first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
     elif unsure:
-        open_ = f"{unsure} of {plural(steps, 'change')} cannot be judged (see the table)"
+        open_ = f"{unsure} of {plural(len(steps), 'change')} cannot be judged (see the table)"
         first = f"{open_}; no recording is surely worse than the one before"
-    return f"{first}; {whole}" if whole else first
+    return Sheet(
+        title=f"History of {found.workload}",
+        status=m.VerdictStatus.ATTENTION if worse else status,
+        verdict=f"{first}; {whole}" if whole else first,
+        trust=f"The environments differ: {trust}" if trust else "",
+        facts=tuple(facts),
+        sections=tuple(Section(title=run.slug, blocks=tuple(_blocks(found, run))) for run in runs),
+    )
 
 
 def _named(found: m.History, at: int) -> str:

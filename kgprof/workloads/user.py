@@ -142,7 +142,20 @@ class UserWorkload:
             if not isinstance(label, str) or label not in strategies:
                 raise UsageError(f"{name}: alternatives name {label!r}, which is not one of its strategies", hint=has)
         for label, strategy in self._strategies.items():
-            _check_strategy(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
+            what = f"{name}: strategy {label!r}" if len(strategies) > 1 else name
+            if inspect.isclass(strategy):
+                raise UsageError(f"{what} is a class", hint="give an instance of it, or a function without arguments")
+            step: object = _step(strategy)
+            if not callable(step):
+                hint = "give a function without arguments, an object with step(), or one with strategies"
+                raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
+            try:
+                inspect.signature(step).bind()
+            except TypeError as error:
+                hint = "wrap it: def step(): return f(x, y)"
+                raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
+            except ValueError:
+                pass  # a builtin without a signature: calling it will show
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         plans = []
@@ -219,22 +232,6 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
         return {str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
 
     return declared
-
-
-def _check_strategy(what: str, strategy: object) -> None:
-    if inspect.isclass(strategy):
-        raise UsageError(f"{what} is a class", hint="give an instance of it, or a function without arguments")
-    step: object = _step(strategy)
-    if not callable(step):
-        hint = "give a function without arguments, an object with step(), or one with strategies"
-        raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
-    try:
-        inspect.signature(step).bind()
-    except TypeError as error:
-        hint = "wrap it: def step(): return f(x, y)"
-        raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
-    except ValueError:
-        pass  # a builtin without a signature: calling it will show
 
 
 # ---------------------------------------------------------------- sessions

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kgprof import model as m
 from kgprof.record.cache_start import shipped_cache
+from kgprof.record.children import Caches
+from kgprof.record.trials import CellTrials
 
 CELL = m.Cell(mode="as-is")
 COMPILED = """
@@ -26,7 +28,12 @@ def step():
 def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
     (tmp_path / "program.py").write_text(COMPILED.format(backend=backend), encoding="utf-8")
     options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
-    return shipped_cache(CELL, "step", "cpu", options, {}, scratch=tmp_path, until=math.inf)
+    return shipped_cache(trials_of(tmp_path, CELL, options))
+
+
+def trials_of(tmp_path: Path, cell: m.Cell, options: m.Options) -> CellTrials:
+    caches = Caches(folder=tmp_path / "caches")
+    return CellTrials(options=options, strategy="step", cell=cell, device="cpu", scratch=tmp_path, caches=caches)
 
 
 @pytest.mark.long
@@ -54,9 +61,9 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
 def test_its_processes_begin_with_the_variables_of_the_workload(tmp_path: Path) -> None:
     program = "import os, pathlib; pathlib.Path(__file__).with_suffix('.txt').write_text(os.environ['TORCH_OF_IT'])"
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
-    options = m.Options(workload=f"{tmp_path / 'program.py'}:step")
+    trials = trials_of(tmp_path, CELL, m.Options(workload=f"{tmp_path / 'program.py'}:step"))
 
-    shipped_cache(CELL, "step", "cpu", options, {"TORCH_OF_IT": "here"}, scratch=tmp_path, until=math.inf)
+    shipped_cache(replace(trials, caches=replace(trials.caches, extra={"TORCH_OF_IT": "here"})))
 
     assert (tmp_path / "program.txt").read_text(encoding="utf-8") == "here"
 
@@ -70,7 +77,7 @@ def test_its_processes_begin_with_the_variables_of_the_workload(tmp_path: Path) 
     ],
 )
 def test_what_is_not_tried_says_why(tmp_path: Path, cell: m.Cell, workload: str, why: str) -> None:
-    found = shipped_cache(cell, "step", "cpu", m.Options(workload=workload), {}, scratch=tmp_path, until=math.inf)
+    found = shipped_cache(trials_of(tmp_path, cell, m.Options(workload=workload)))
 
     assert isinstance(found, m.Skipped)
     assert found.reason.startswith(why)

@@ -85,15 +85,15 @@ def climb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Climb:
     def climbed(program: str, **cell: str) -> m.Ladder:
         file = tmp_path / "program.py"
         file.write_text(textwrap.dedent(program))
-        made = ladder.climb(
-            m.Options(workload=f"{file}:step"),
-            "step",
-            m.Cell(**{"mode": "default", **cell}),  # type: ignore[arg-type]
-            "cpu",
+        of = trials.CellTrials(
+            options=m.Options(workload=f"{file}:step"),
+            strategy="step",
+            cell=m.Cell(**{"mode": "default", **cell}),  # type: ignore[arg-type]
+            device="cpu",
             scratch=tmp_path,
-            output=tmp_path / "out",
             caches=Caches(folder=tmp_path / "caches", kept=True),
         )
+        made = ladder.climb(of, tmp_path / "out")
         assert isinstance(made, m.Ladder)
         return made
 
@@ -136,23 +136,23 @@ def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_
     monkeypatch.setattr(trials, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     # when
-    climbed = ladder.climb(
-        m.Options(workload="model.py:step", timeout_s=40.0),
-        "step",
-        m.Cell(mode="default"),
-        "cpu",
+    of = trials.CellTrials(
+        options=m.Options(workload="model.py:step", timeout_s=40.0),
+        strategy="step",
+        cell=m.Cell(mode="default"),
+        device="cpu",
         scratch=tmp_path,
-        output=tmp_path / "out",
         caches=Caches(folder=tmp_path / "caches"),
         until=until,
     )
+    climbed = ladder.climb(of, tmp_path / "out")
 
     # then
     assert isinstance(climbed, m.Ladder)
     assert (given, now) == (limits, [until])
     assert [rung for rung, _ in climbed.rungs] == [rung for rung in m.Rung if rung is not m.Rung.MODE]
     assert [rung for rung, found in climbed.rungs if isinstance(found, m.RungResult)] == compared
-    assert all(isinstance(found, m.RungResult) or found == ladder.TIME_UP for _, found in climbed.rungs)
+    assert all(isinstance(found, m.RungResult) or found == trials.TIME_UP for _, found in climbed.rungs)
 
 
 def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:

@@ -96,15 +96,15 @@ def test_a_program_without_a_fault_names_no_rung(tmp_path: Path, monkeypatch: py
     file = tmp_path / "program.py"
     file.write_text(PROGRAMS)
 
-    climbed = ladder.climb(
-        m.Options(workload=f"{file}:{name}"),
-        name,
-        m.Cell(mode="default"),
-        "cpu",
+    of = trials.CellTrials(
+        options=m.Options(workload=f"{file}:{name}"),
+        strategy=name,
+        cell=m.Cell(mode="default"),
+        device="cpu",
         scratch=tmp_path,
-        output=tmp_path / "out",
         caches=Caches(folder=tmp_path / "caches", kept=True),
     )
+    climbed = ladder.climb(of, tmp_path / "out")
 
     assert isinstance(climbed, m.Ladder)
     results = dict(climbed.rungs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,9 +53,15 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compare:
     def compared(program: str, *sizes: int, cell: m.Cell = PLAIN) -> m.Shapes | m.Skipped:
         file = tmp_path / "program.py"
         file.write_text(program)
-        asked, cell = m.Options(workload=f"{file}:step"), replace(cell, backend="eager")
-        given = {"scratch": tmp_path, "caches": Caches(folder=tmp_path / "caches"), "until": math.inf}
-        return size_policies.compare_policies(asked, "step", cell, "cpu", sizes, **given)  # type: ignore[arg-type]
+        of = trials.CellTrials(
+            options=m.Options(workload=f"{file}:step"),
+            strategy="step",
+            cell=replace(cell, backend="eager"),
+            device="cpu",
+            scratch=tmp_path,
+            caches=Caches(folder=tmp_path / "caches"),
+        )
+        return size_policies.compare_policies(of, sizes)
 
     return compared
 

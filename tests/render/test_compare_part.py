@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,15 @@ def part(profile: Profile | None = None, limits: Limits = LEVELS[0]) -> SimpleNa
     shown = profile or profiles.comparison()
     assert shown.comparison is not None
     found = compare_part(shown, shown.comparison, {"read000": "KGP201-read000"}, limits)
-    return SimpleNamespace(**bounded(found, limits))
+    read: SimpleNamespace = by_name(bounded(found, limits))
+    return read
+
+
+def by_name(shown: Any) -> Any:
+    """As the template reads it."""
+    if isinstance(shown, dict):
+        return SimpleNamespace(**{name: by_name(part) for name, part in shown.items()})
+    return tuple(map(by_name, shown)) if isinstance(shown, tuple) else shown
 
 
 def metric(**given: object) -> ComparedMetric:
