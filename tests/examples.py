@@ -27,7 +27,7 @@ from tests.regressions.planted import regressions, unchanged
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "reports" / "example"
 EVALUATOR = ROOT / "fixtures" / "recordings" / "evaluator_h200.tgz"
-SWEPT = ("h200/linkpred", "h100/transformer-block", "h200/small-ops")
+SWEPT = ("h100/linkpred", "h100/transformer-block", "h200/small-ops")
 SWEEPS = tuple(ROOT / "fixtures" / "sweeps" / f"{name}.json" for name in SWEPT)
 CAPTURE = ROOT / "fixtures" / "captures" / "h200" / "fusion.json"
 SHOWN = ("evaluator", "comparison")  # the pages that the README has a picture of

@@ -45,6 +45,7 @@ ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats
 NOTHING_PAID = m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
 PREDICTED = ("break_even", "of_100", "returns")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
+OUTLYING = 5.0  # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
 Floats = npt.NDArray[np.float64]
 
 
@@ -247,11 +248,12 @@ class Noise(NamedTuple):
 
     @classmethod
     def pooled(cls, kinds: Iterable[Sequence[float]]) -> Noise | None:
-        """Of several kinds, each about its own mean; None if none has two samples."""
-        logs = [np.log(samples) for samples in kinds if len(samples) > 1]
+        """Of several kinds, each about its own mean, without those that are OUTLYING; None if none has two samples."""
+        logs = sorted((np.log(samples) for samples in kinds if len(samples) > 1), key=np.var)
+        while len(logs) > 2 and np.std(logs[-1]) > OUTLYING * np.mean([np.var(each) for each in logs[:-1]]) ** 0.5:
+            logs.pop()
         freedom = sum(len(each) - 1 for each in logs)
-        squares = sum(float(np.sum((each - each.mean()) ** 2)) for each in logs)
-        return cls(squares / freedom, freedom) if freedom else None
+        return cls(sum(float(np.var(each)) * len(each) for each in logs) / freedom, freedom) if freedom else None
 
 
 class Sample(NamedTuple):
@@ -294,8 +296,7 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate |
 
 def _drawn(samples: Sequence[float], noise: Noise, random: np.random.Generator) -> Floats:
     """The median sample, then DRAWS that a new process may take."""
-    own = Noise.pooled([samples])
-    variance = max(noise.variance, own.variance if own else 0.0)
+    variance = max(noise.variance, own.variance if (own := Noise.pooled([samples])) else 0.0)
     apart = np.sqrt(variance * (1 + 1 / len(samples))) * random.standard_t(noise.freedom, DRAWS)
     return np.concatenate(([median(samples)], np.exp(np.mean(np.log(samples)) + np.clip(apart, -300, 300))))
 

@@ -128,11 +128,11 @@ def test_the_short_form_of_every_verb_fits_its_width(state: str, width: int) -> 
 
 @pytest.mark.parametrize("columns", [70, 150])
 def test_a_sweep_is_shown_as_wide_as_the_terminal_and_in_colour(tmp_path: Path, columns: int) -> None:
-    shutil.copy(ROOT / "fixtures" / "sweeps" / "h200" / "linkpred.json", tmp_path / "sweep.json")
+    shutil.copy(ROOT / "fixtures" / "sweeps" / "h100" / "linkpred.json", tmp_path / "sweep.json")
     (tmp_path / "sweep.html").touch()
 
-    code, shown = on_a_terminal("advise", str(tmp_path), "--executions", "1000", columns=columns)
-    _, uncoloured = on_a_terminal("advise", str(tmp_path), "--executions", "1000", columns=columns, NO_COLOR="1")
+    code, shown = on_a_terminal("advise", str(tmp_path), "--executions", "10000", columns=columns)
+    _, uncoloured = on_a_terminal("advise", str(tmp_path), "--executions", "10000", columns=columns, NO_COLOR="1")
 
     lines = ESCAPES.sub("", shown).replace("\r", "").splitlines()
     widths = [len(line) for line in lines if not line.startswith("kgprof: inputs:")]

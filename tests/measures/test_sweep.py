@@ -116,6 +116,17 @@ def test_one_start_has_the_noise_of_the_others_or_no_interval() -> None:
     assert found.low < 60_000 < found.value < 100_000 < found.high  # 9 s / exp(2.31 * 0.1 * 2**0.5) less 1 s
 
 
+def test_a_cell_that_varies_far_more_than_the_others_does_not_blur_their_gains() -> None:
+    quiet = [[100, 100.2, 100.1], [90, 90.1, 90.2], [91, 91.1, 90.9]]
+
+    noises = [Noise.pooled(kinds) for kinds in (quiet, [*quiet, [30, 30.1, 50]], [*quiet, [80, 80.3, 79.8]])]
+
+    (alone, beside, wider) = (noise for noise in noises if noise is not None)
+    assert beside.variance == pytest.approx(alone.variance)
+    assert beside.freedom == alone.freedom == 6
+    assert (wider.variance > alone.variance, wider.freedom) == (True, 8)  # three times as much may be chance
+
+
 def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
     assert steps(compared(sample(1, 100), sample(2, 200))["break_even"]) == (0.0, 0.0, 0.0)
 
