@@ -243,3 +243,8 @@ def test_the_best_cell_is_held_to_float64_and_sizes_are_tried(tmp_path: Path) ->
     page = (tmp_path / "out" / "sweep.html").read_text()
     assert "No rung differs (5 compared)" in page
     assert "Varying sizes" in page
+
+
+@pytest.mark.parametrize(("workload", "kept"), [("train.py", False), ("model.py:step", True)])
+def test_a_script_keeps_no_time_for_a_ladder_that_it_has_not(workload: str, kept: bool) -> None:
+    assert sweeping.climbs(True, workload) is kept

@@ -409,7 +409,7 @@ def _finding(event: Sync) -> m.Finding:
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = rule is HOST_DEVICE_SYNC and event.events <= SELDOM * event.steps and isinstance(cost, m.Skipped)
+    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps and isinstance(cost, m.Skipped)
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if seldom else rule.level,
