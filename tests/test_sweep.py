@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,9 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
 
     def tried(before: m.Sweep) -> m.Sweep:
         asked = m.Options(workload="model.py:step", workload_args=("--deep",))
-        return sweeping.tried(before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True))
+        return sweeping.tried(
+            before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True), math.inf, {}
+        )
 
     # when
     once = tried(found)
@@ -178,7 +181,7 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
     asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
 
     for _ in range(2):
-        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0)
+        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0, {})
 
     assert limits == [0.0, 0.0]
     assert found.shipped == ladder.TIME_UP
@@ -198,7 +201,7 @@ def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
     monkeypatch.setattr(sweeping, "compare_policies", interrupted)
 
     asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
-    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet)
+    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet, math.inf, {})
 
     assert (kept.interrupted, kept.ladder) == (True, ladder)
     assert kept.shapes == m.Skipped(reason="the sweep was interrupted")

@@ -76,7 +76,7 @@ def test_a_generated_kernel_has_the_lines_of_its_graph_whoever_launched_it(tmp_p
     # then: the launch outside of both is of no known line
     assert lines(found) == {GELU: ([9, 5, 7], 10.0)}  # the longer one's first
     assert (found.lines_us, found.total_us) == (10.0, 11.0)
-    assert found.rows[0].lines[0] == Location(file="/p/m.py", line=5, function="step")
+    assert found.rows[0].lines[0] == Location(file="/p/m.py", line=9, function="step")
 
 
 def test_library_kernels_are_matched_by_the_order_of_their_calls(tmp_path: Path) -> None:
