@@ -260,4 +260,4 @@ def test_a_first_call_is_about_compiling_only_where_something_is_compiled(compil
 
     compared = comparison(starting(1.0), starting(9.0))
 
-    assert [cause.kind for cause in compared.causes] == [CauseKind.COMPILE] * compiles
+    assert [cause.cause for cause in compared.causes] == [CauseKind.COMPILE] * compiles
