@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,9 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
 
     def tried(before: m.Sweep) -> m.Sweep:
         asked = m.Options(workload="model.py:step", workload_args=("--deep",))
-        return sweeping.tried(before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True))
+        return sweeping.tried(
+            before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True), math.inf, {}
+        )
 
     # when
     once = tried(found)
@@ -176,7 +179,7 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
     asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
 
     for _ in range(2):
-        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0)
+        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0, {})
 
     assert limits == [0.0, 0.0]
     assert found.shipped == trials.TIME_UP
@@ -196,7 +199,7 @@ def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
     monkeypatch.setattr(sweeping, "compare_policies", interrupted)
 
     asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
-    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet)
+    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet, math.inf, {})
 
     assert (kept.interrupted, kept.ladder) == (True, ladder)
     assert kept.shapes == m.Skipped(reason="the sweep was interrupted")
@@ -241,3 +244,8 @@ def test_the_best_cell_is_held_to_float64_and_sizes_are_tried(tmp_path: Path) ->
     page = (tmp_path / "out" / "sweep.html").read_text()
     assert "No rung differs (5 compared)" in page
     assert "Varying sizes" in page
+
+
+@pytest.mark.parametrize(("workload", "kept"), [("train.py", False), ("model.py:step", True)])
+def test_a_script_keeps_no_time_for_a_ladder_that_it_has_not(workload: str, kept: bool) -> None:
+    assert sweeping.climbs(True, workload) is kept

@@ -63,9 +63,8 @@ def swept(
     output = context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
-    target = programs.find(asked.workload) if programs.is_program(asked.workload) else loading.find(asked.workload)
-    inputs = [target.file] if target is not None and target.file is not None else []
-    private = private_names()
+    target = (programs if programs.is_program(asked.workload) else loading).find(asked.workload)
+    inputs, private = [target.file] if target is not None and target.file is not None else [], private_names()
 
     def shown(sweep: m.Sweep) -> m.Sweep:
         sharing = context.sharing
@@ -90,8 +89,8 @@ def swept(
             refuse_another_question(earlier.question, either, output / FILES[0])
             cells = session.begin(grid, turns, earlier)
         if not context.quiet:
-            announce(session, cells, turns, repeats, minutes, ladder)
-        session.until, within = ends, minutes * (1 - LADDER_SHARE * ladder)
+            announce(session, cells, turns, repeats, minutes, climbs(ladder, asked.workload))
+        session.until, within = ends, minutes * (1 - LADDER_SHARE * climbs(ladder, asked.workload))
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = weighed(found, executions)
         found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, session.variables)
@@ -104,6 +103,11 @@ def swept(
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
+
+
+def climbs(ladder: bool, workload: str) -> bool:
+    """Whether time is kept for the ladder: a script has no step to compare."""
+    return ladder and not programs.is_program(workload)
 
 
 def tried(

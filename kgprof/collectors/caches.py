@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
@@ -42,6 +43,7 @@ OF_A_LIBRARY = (
 # Artifact names of torch.__trace: what they are called here, and the cache.
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
 _OUTCOMES = ("hit", "miss", "bypass")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
 
 class CacheUse(m.Model, frozen=True, kw_only=True):
@@ -97,7 +99,7 @@ def _reason(payload: str | None) -> str:
     decoded = json_object(payload or "{}")
     if payload and not decoded:
         return "torch's record could not be read"
-    return " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split())
+    return _ADDRESS.sub("", " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split()))
 
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
@@ -109,11 +111,13 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         caches = " and ".join(dict.fromkeys(use.cache for use in uses))
         name = first.location.function if first.location else "a graph"
         name = f"{first.library.function} in {first.library}" if first.library else name
+        # What Inductor generated has a cache of its own, behind that of AOTAutograd.
+        again = "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
         finding = m.Finding(
             rule=CACHE_BYPASSED.id,
             level=m.Level.NOTE if first.library else CACHE_BYPASSED.level,
             no_fix=OF_A_LIBRARY if first.library else "",
-            message=f"{name} is recompiled in every process: {caches} bypassed ({first.reason})",
+            message=f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
             run=first.run,
             location=first.location,
             library=first.library,

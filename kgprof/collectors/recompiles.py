@@ -240,18 +240,15 @@ def place_of(trace: RunTrace, compiled: Compiled) -> m.Location | None:
     return trace.source.innermost(compiled.stack)
 
 
-def library_function(
-    trace: RunTrace, *compiled: Compiled, definition: m.Location | None = None
-) -> m.PackageLine | None:
-    """The def of what was compiled (in parts and again, maybe) where that is a library's."""
+def library_function(trace: RunTrace, *compiled: Compiled, place: m.Location | None = None) -> m.PackageLine | None:
+    """The def (``place``, if known) of what was compiled, in parts and again maybe, where that is a library's."""
     frame = compiled[0].frame
     if frame is None or trace.source.project.holds(frame.file):
         return None
-    place = definition or trace.source.definition(frame.file, frame.line, frame.function)
+    place = place or trace.source.definition(frame.file, frame.line, frame.function)
     rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
-    return trace.source.package_line(
-        msgspec.structs.replace(place, function=next((row.qualified for row in rows), place.function))
-    )
+    function = next((row.qualified for row in rows), place.function)
+    return trace.source.package_line(msgspec.structs.replace(place, function=function))
 
 
 def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
@@ -286,7 +283,7 @@ def _recompiled(
     library: m.PackageLine | None = None
     if definition is not None and not trace.source.project.holds(definition.file):
         location = next((place for c in compiled if (place := place_of(trace, c))), None)
-        library = library_function(trace, *compiled, definition=definition)
+        library = library_function(trace, *compiled, place=definition)
         function = library.function if library else function
     inside = (library.package, library.file, library.function) if library else ()
     return RecompiledFunction(

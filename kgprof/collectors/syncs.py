@@ -409,7 +409,7 @@ def _finding(event: Sync) -> m.Finding:
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = rule is HOST_DEVICE_SYNC and event.events <= SELDOM * event.steps and isinstance(cost, m.Skipped)
+    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps and isinstance(cost, m.Skipped)
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if seldom else rule.level,
@@ -440,12 +440,15 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
         return ""
     match statement, read:
         case (
-            ast.AugAssign(value=kept) | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[kept])),
+            ast.AugAssign(target=name, value=kept)
+            | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept])),
             ast.Call(func=ast.Name(id="float" | "int"), args=[tensor])
             | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]),
         ) if _takes_a_tensor(kept, ast.dump(read)):
             detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
-            return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # a tensor: read it after the loop"
+            many = isinstance(statement, ast.Expr) or isinstance(kept, ast.List)
+            later = f"tensors: read torch.stack({ast.unparse(name)})" if many else "a tensor: read it"
+            return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # {later} after the loop"
     return ""
 
 

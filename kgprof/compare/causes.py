@@ -339,7 +339,8 @@ def _facts(run: _Run) -> list[Ranked]:
     if peak := run.worse(metrics.ALLOCATED, metrics.RESERVED, metrics.RESIDENT):
         sizes = [f"{side / 2**20:,.1f} MiB" for side in (peak.base, peak.head) if not isinstance(side, m.Skipped)]
         told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0))
-    if compiled := run.worse(metrics.COMPILATIONS, metrics.COMPILE, metrics.WARM_COMPILE):
+    compiled = run.worse(metrics.COMPILATIONS, metrics.COMPILE, metrics.WARM_COMPILE)
+    if compiled and metrics.compiles(run.compared):
         text = f"{compiled.name} {_from_to(compiled)} {compiled.unit}"
         told.append(Ranked(FACT, run.cause(m.CauseKind.COMPILE, text), 3.0))
     counted = list(_counted(run))

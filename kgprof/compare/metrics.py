@@ -78,6 +78,12 @@ def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric |
     return next((metric for metric in compared if metric.name == name), None)
 
 
+def compiles(compared: Sequence[m.ComparedMetric]) -> bool:
+    """On one side at least, as far as is known; else a longer first call has another cause."""
+    made = named(compared, COMPILATIONS)
+    return made is None or bool(made.base or made.head)
+
+
 def _ratio(base: _Value, head: _Value) -> _Value:
     if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
         return base if isinstance(base, m.Skipped) else head

@@ -8,7 +8,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
-from kgprof.compare.metrics import COMPILE, WARM_COMPILE, named, plain
+from kgprof.compare.metrics import COMPILE, WARM_COMPILE, compiles, named, plain
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
 from kgprof.wording import plural, relative, short
 
@@ -116,7 +116,7 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
 def _first_call(compared: m.Comparison, first: Reason) -> str:
     """A first call that became longer, of the run that leads or of any; it decides only with a limit of its own."""
     runs = [run for run in compared.runs if first.worse in (None, run.run)]
-    calls = [named(run.metrics, name) for name in (COMPILE, WARM_COMPILE) for run in runs]
+    calls = [named(run.metrics, name) for name in (COMPILE, WARM_COMPILE) for run in runs if compiles(run.metrics)]
     longer = next((call for call in calls if call and call.verdict is _WORSE and not call.decides), None)
     if longer is None or isinstance(longer.ratio, m.Skipped):
         return ""

@@ -230,9 +230,12 @@ def _fields(
         first = which[members[0]]
         name = columns.names[columns.name[first]]
         found = classify(name, columns.categories[columns.category[first]])
-        known = [] if lines is None else [index for index in members.tolist() if lines[index]]
-        from_lines = merged([lines[index] for index in known]) if lines is not None else ()
-        times_ns, known_ns = np.sort(own_ns[members]), int(own_ns[known].sum())
+        known = {} if lines is None else {index: lines[index] for index in members.tolist() if lines[index]}
+        of_lines: Counter[Lines] = Counter()  # what takes longest comes first: a row's first line is shown alone
+        for index, its in known.items():
+            of_lines[its] += int(own_ns[index])
+        from_lines = merged([each for each, _ in of_lines.most_common()])
+        times_ns, known_ns = np.sort(own_ns[members]), sum(of_lines.values())
         middle_ns = times_ns[[(len(times_ns) - 1) // 2, len(times_ns) // 2]]
         row_ns = int(times_ns.sum())
         lines_ns += known_ns

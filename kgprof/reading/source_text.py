@@ -123,13 +123,14 @@ class SourceText:
         that the program defines, ``agent.act``. Empty where its own files do not show it."""
         parsed = [self._parsed(file) for file in self.own]
         calls = [node.func for each in parsed for node in ast.walk(each.tree) if isinstance(node, ast.Call)]
+        called = [ast.unparse(each) for each in calls if isinstance(each, ast.Name | ast.Attribute)]
         defined = {each.name for file in parsed for each in file.definitions}
-        of_modules = [each for each in calls if isinstance(each, ast.Attribute)]
-        for owner in (ast.unparse(each.value) for each in of_modules if each.attr == "parameters"):
-            if any(ast.unparse(each) == owner for each in calls if isinstance(each, ast.Name | ast.Attribute)):
-                return owner
-            for each in (each for each in of_modules if each.attr in defined and ast.unparse(each.value) == owner):
-                return f"{owner}.{each.attr}"
+        for owner in (name.removesuffix(".parameters") for name in called if name.endswith(".parameters")):
+            methods = [
+                name for name in called if name.rpartition(".")[0] == owner and name.rpartition(".")[2] in defined
+            ]
+            if owner in called or methods:
+                return owner if owner in called else methods[0]
         return ""
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:

@@ -105,6 +105,17 @@ def test_a_bypass_that_cannot_be_read_is_still_one() -> None:
     assert found.reason == "torch's record could not be read"
 
 
+def test_where_only_aotautograd_s_cache_refuses_the_graph_is_traced_again_and_not_compiled() -> None:
+    told = {"cache_bypass_reason": "Unsupported call_function target <function where at 0x7f2f93282840>."}
+    refused = artifact("aotautograd_cache_bypass", "0/0", json.dumps(told))
+    (found,) = caches.diagnose(collected(*compiled("0/0", STEP), refused, artifact("fx_graph_cache_miss", "0/0", "{}")))
+
+    assert found.message == (
+        "Model.step is traced by AOTAutograd again in every process: AOTAutograd cache bypassed (Unsupported "
+        "call_function target <function where>.)"
+    )
+
+
 def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
     frames = [(LIBRARY, 50, "forward"), (LIBRARY, 90, "reset")]
     custom = json.dumps({"cache_bypass_reason": "Unsupported post grad custom pass"})

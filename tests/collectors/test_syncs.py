@@ -289,6 +289,13 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
 
 
+def test_what_is_kept_in_a_list_is_read_at_once() -> None:
+    """numpy.mean() of a list of tensors raises where they are on a GPU."""
+    assert syncs.kept_as_a_tensor("losses += [loss.item()]", "loss.item()").endswith(
+        "torch.stack(losses) after the loop"
+    )
+
+
 @pytest.mark.parametrize(
     ("every", "device", "level"),
     [(8, "cpu", Level.NOTE), (7, "cpu", Level.WARNING), (8, "cuda", Level.WARNING)],

@@ -245,3 +245,19 @@ def test_more_copies_are_shown_at_the_line_that_copies_only_in_head() -> None:
     told = comparison(copying(2.0, (10, 20), (1,)), copying(8.0, (10, 20, 30), (1,))).causes
 
     assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [("copies", 30), ("copies", 1)]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_first_call_is_about_compiling_only_where_something_is_compiled(compiles: bool) -> None:
+    def starting(first_call_s: float) -> Profile:
+        given = profile()
+        made = given.runs[0].compile
+        assert not isinstance(made, Skipped)
+        compilations = made.compilations if compiles else ()
+        return with_run(
+            given, compile=msgspec.structs.replace(made, first_call_s=first_call_s, compilations=compilations)
+        )
+
+    compared = comparison(starting(1.0), starting(9.0))
+
+    assert [cause.cause for cause in compared.causes] == [CauseKind.COMPILE] * compiles

@@ -74,9 +74,9 @@ def test_a_generated_kernel_has_the_lines_of_its_graph_whoever_launched_it(tmp_p
     found = broken_down(path, "cuda", origin(GELU, 1, NORM, FIRST), origin(GELU, 4, SECOND, compile_id="1/0"))
 
     # then: the launch outside of both is of no known line
-    assert lines(found) == {GELU: ([5, 7, 9], 10.0)}
+    assert lines(found) == {GELU: ([9, 5, 7], 10.0)}  # the longer one's first
     assert (found.lines_us, found.total_us) == (10.0, 11.0)
-    assert found.rows[0].lines[0] == Location(file="/p/m.py", line=5, function="step")
+    assert found.rows[0].lines[0] == Location(file="/p/m.py", line=9, function="step")
 
 
 def test_library_kernels_are_matched_by_the_order_of_their_calls(tmp_path: Path) -> None:
@@ -138,6 +138,19 @@ def test_on_a_cpu_what_an_operator_calls_belongs_to_its_line(tmp_path: Path) -> 
         "aten::copy_": ([7], 10.0),
     }
     assert found.lines_us == 95.0
+
+
+def test_the_line_that_takes_longest_is_the_first_of_a_row(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "t.json",
+        [
+            *(region(0, 100), event("cpu_op", "aten::addmm", 10, 5)),
+            *(event("cpu_op", "aten::addmm", 20, 30), event("cpu_op", "aten::addmm", 60, 6)),
+        ],
+    )
+    calls = [origin("extern_kernels.addmm", number, line) for number, line in enumerate((NORM, FIRST, NORM), start=1)]
+
+    assert lines(broken_down(path, "cpu", *calls))["aten::addmm"] == ([7, 5], 41.0)
 
 
 def test_without_origins_nothing_is_said_about_lines(tmp_path: Path) -> None:
@@ -272,7 +285,7 @@ def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_num
         origin("extern_kernels.mm", 1, SECOND, compile_id="1/0"),
     )
 
-    assert lines(found) == {GELU: ([5, 7], 5.0), "gemm of 1/0": ([9], 2.0)}
+    assert lines(found) == {GELU: ([7, 5], 5.0), "gemm of 1/0": ([9], 2.0)}
 
 
 def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names(tmp_path: Path) -> None:
