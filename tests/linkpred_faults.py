@@ -29,7 +29,9 @@ class Fault:
 
 
 GRAPH_BREAK = Fault(statement='print("a step")')
-RECOMPILES = Fault(statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)')
+RECOMPILES = Fault(
+    statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)', after="now = self.carried()"
+)
 SYNC = Fault(statement="waits = children.number.sum().item()")
 
 

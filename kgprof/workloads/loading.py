@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from kgprof.errors import InputError, UsageError, WorkloadError
 from kgprof.workloads import catalog, programs
 from kgprof.workloads.catalog import BUILT_IN
@@ -71,6 +73,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Empty where nothing known is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def options_given(command: click.Command, name: str, args: Sequence[str], hint: str, **how: Any) -> dict[str, Any]:
+    """The options of a built-in that are among ``args``; nothing is printed. Raises UsageError."""
+    try:
+        context = command.make_context(name, list(args), **how)
+    except click.NoSuchOption as error:
+        near = did_you_mean(error.option_name, [spelt for known in command.params for spelt in known.opts])
+        raise UsageError(f"no option {error.option_name!r}{near}", hint=hint) from None
+    except click.UsageError as error:
+        text = error.format_message()
+        raise UsageError(text[:1].lower() + text[1:].removesuffix("."), hint=hint) from None
+    return {option: value for option, value in context.params.items() if value is not None and value is not False}
 
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import click
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.workloads.linkpred import options
-from kgprof.workloads.loading import did_you_mean
+from kgprof.workloads.loading import options_given
 
 NAME = "kgprof evaluate"
 SCORES = ("proved", "probability", "weights")
@@ -61,17 +61,7 @@ class Asked:
 def parse(args: Sequence[str]) -> Asked | str:
     """What ``args`` ask for; the help where they ask for that. Raises UsageError."""
     command = _command()
-    try:
-        context = command.make_context(NAME, list(args), auto_envvar_prefix="KGPROF_EVALUATE")
-    except click.NoSuchOption as error:
-        known = [name for parameter in command.params for name in parameter.opts]
-        raise UsageError(
-            f"no option {error.option_name!r}{did_you_mean(error.option_name, known)}", hint=_SEE
-        ) from None
-    except click.UsageError as error:
-        text = error.format_message()
-        raise UsageError(text[:1].lower() + text[1:].removesuffix("."), hint=_SEE) from None
-    given = {name: value for name, value in context.params.items() if value is not None and value is not False}
+    given = options_given(command, NAME, args, f"see {NAME} --help", auto_envvar_prefix="KGPROF_EVALUATE")
     if given.pop("help", False):
         return command.get_help(click.Context(command, info_name=NAME, terminal_width=options.HELP_WIDTH))
     own = {name: given.pop(name, default) for name, default in _DEFAULTS.items()}
@@ -97,7 +87,6 @@ def parse(args: Sequence[str]) -> Asked | str:
     )
 
 
-_SEE = f"see {NAME} --help"
 _DEFAULTS: dict[str, Any] = {
     "strategy": "levels",
     "mode": m.EAGER,

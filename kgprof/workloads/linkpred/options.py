@@ -3,8 +3,6 @@
 kgprof profile linkpred -- --data DIR --queries 100 --corruptions all
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ import click
 
 from kgprof.errors import InputError, UsageError
 from kgprof.workloads.linkpred import datasets, family_tree, graph, mining
-from kgprof.workloads.loading import did_you_mean
+from kgprof.workloads.loading import did_you_mean, options_given
 
 SHOWS = "knowledge-graph link prediction: a policy network and a unification engine, strategy against strategy"
 SOURCE = "S0 and S3"
@@ -150,17 +148,7 @@ def parse(args: Sequence[str]) -> LinkpredOptions:
         for later, remark in LATER.items():
             if name == later or name.startswith(f"{later}-"):
                 raise UsageError(f"kgprof profile linkpred has no option {name}", hint=remark)
-    try:
-        # standalone_mode would print and exit; make_context only parses.
-        context = _COMMAND.make_context(HELP_COMMAND.rpartition(" ")[0], list(args))
-    except click.NoSuchOption as error:
-        known = [name for parameter in _COMMAND.params for name in parameter.opts]
-        near = did_you_mean(error.option_name, known)
-        raise UsageError(f"no option {error.option_name!r}{near}", hint=f"see {HELP_COMMAND}") from None
-    except click.UsageError as error:
-        raise UsageError(error.format_message(), hint=f"see {HELP_COMMAND}") from None
-    given = {name: value for name, value in context.params.items() if value is not None and value is not False}
-    return from_given(given)
+    return from_given(options_given(_COMMAND, HELP_COMMAND.rpartition(" ")[0], args, f"see {HELP_COMMAND}"))
 
 
 def parameters() -> Sequence[click.Parameter]:

@@ -4,8 +4,6 @@ The code that Inductor makes of the loop asks for ``done`` on the host before ea
 reduce-overhead is not offered. What is saved is Python between the steps.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch
@@ -14,7 +12,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 from kgprof import model as m
 from kgprof.workloads.linkpred.slots import Carried, Slots, SlotStrategy, Stepped, Tally
-from kgprof.workloads.linkpred.strategies.stepped import fused_step
+from kgprof.workloads.linkpred.strategies.fused import fused_step
 
 DONE = 7  # its place among the tensors of Carried
 
