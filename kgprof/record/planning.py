@@ -32,6 +32,8 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     device, before = torch.device(unloaded.device), flags(os.environ)
     workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     set_by_it = {name: value for name, value in flags(os.environ).items() if before.get(name) != value}
+    # These are read when a GPU is opened, after the load; torch sets some of them itself.
+    set_by_it = {name: value for name, value in set_by_it.items() if not name.startswith(("CUDA_", "CUBLAS_"))}
     runs = select_runs(workload, job.options, device)
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)

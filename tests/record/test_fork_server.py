@@ -241,6 +241,7 @@ def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path:
 SWITCHED = """
 import os
 os.environ["TORCHINDUCTOR_COMPREHENSIVE_PADDING"] = "0"
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 import torch
 from torch._inductor import config
 @torch.compile
@@ -254,6 +255,7 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
     file.write_text(SWITCHED, encoding="utf-8")
     options = Options(workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING))
 
-    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+    recording = recordings.load(recorder.record(options, tmp_path, progress.Silent()))
 
-    assert [line for line in run.log.splitlines() if line.startswith("PADS")] == ["PADS False"]
+    assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == ["PADS False"]
+    assert recording.header.plan.variables == {"TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0"}
