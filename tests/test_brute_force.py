@@ -10,7 +10,7 @@ import pytest
 
 from kgprof.measures.sweep import weighed
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, sweep
-from tests.test_seeds import loaded
+from tests.test_seeds import BENCHMARKS, loaded
 
 SWEEP = weighed(
     sweep(
@@ -78,3 +78,15 @@ def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(t
     assert [*found["workloads"]] == ["fusion", "layers"]
     with pytest.raises(SystemExit, match="fusion"):
         merged([late, early, late])
+
+
+def test_the_kept_verdicts_of_eight_workloads_are_right() -> None:
+    """For the number of executions that was asked for; each by three rounds or more."""
+    kept = json.loads((BENCHMARKS / "results" / "brute_force_cpu.json").read_text("utf-8"))["workloads"]
+
+    found = {name: each["found"] for name, each in kept.items()}
+
+    assert len(found) == 8
+    assert [name for name, each in found.items() if not each["right"]] == []
+    assert [name for name, each in found.items() if each["recommended"] != each["fastest"]] == ["scaled-relu"]
+    assert min(each["rounds"] for each in found.values()) >= 3

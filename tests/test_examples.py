@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kgprof import model as m
+from kgprof.record.sweep import Grid
 from tests import examples
 
 
@@ -34,3 +38,15 @@ def test_it_is_todays(name: str, made: dict[str, bytes]) -> None:
     today = made[name] == (examples.EXAMPLE / name).read_bytes()
 
     assert today, f"reports/example/{name} is of an older renderer or analysis: make example"
+
+
+@pytest.mark.parametrize("path", examples.SWEEPS, ids=lambda path: path.stem)
+def test_the_sweeps_of_the_example_are_whole_grids(path: Path) -> None:
+    """Every cell of the default grid of a GPU, in three processes each."""
+    sweep = m.decode_json(path.read_bytes(), m.Sweep)
+
+    cells = {each.cell: len(each.measured()) for each in sweep.cells}
+
+    assert {*cells} == {*Grid().cells("cuda", own_settings=False)}
+    assert min(cells.values()) >= 3
+    assert not any(each.not_run or each.failed for each in sweep.cells)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.test_seeds import loaded
+from tests.test_seeds import BENCHMARKS, loaded
 
 
 def line(start_s: float, step_s: float, steps: int = 100) -> list[list[float]]:
@@ -28,3 +30,13 @@ def test_curves_cross_where_the_compiled_one_is_ahead_for_good(
     found = check.crossing(check.Curve(compiled), check.Curve(line(0.0, 0.02)))
 
     assert found == (pytest.approx(crossed) if crossed is not None else None)
+
+
+@pytest.mark.parametrize(("name", "inside", "pairs"), [("sweep_check_cpu", 11, 12), ("sweep_check_h100", 6, 6)])
+def test_the_kept_curves_cross_inside_their_intervals(name: str, inside: int, pairs: int) -> None:
+    checked = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text("utf-8"))
+
+    rows = [row for each in checked for row in each["rows"] if row["interval"]]
+    held = [row["interval"][0] <= row["measured"] <= row["interval"][1] for row in rows]
+
+    assert (sum(held), len(held)) == (inside, pairs)
