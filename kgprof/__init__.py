@@ -1,7 +1,5 @@
 """kgprof: compilation diagnostics and profiling for torch.compile workloads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """``python -m kgprof`` and the ``kgprof`` console script."""
 
-from __future__ import annotations
-
 import sys
 from typing import NoReturn
 

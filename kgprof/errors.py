@@ -8,8 +8,6 @@ KgprofError                 3  kgprof itself failed
 └── NoBaseError             5  the base of a comparison cannot run the workload
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 EXIT_OK = 0

@@ -1,7 +1,5 @@
 """How numbers, files, kernels and choices are written for a person."""
 
-from __future__ import annotations
-
 import difflib
 import posixpath
 import re

@@ -3,8 +3,6 @@
 No torch, no clock, no environment, no network; what files of a Recording are read, kgprof.reading reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

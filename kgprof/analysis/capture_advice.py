@@ -1,7 +1,5 @@
 """Which way to write it: from the outcomes of ``kgprof capture`` to one recommendation, with code and confidence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

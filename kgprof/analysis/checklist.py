@@ -11,8 +11,6 @@ and of every other operator. A trace does not say into which tensor, so all such
 they go into a declared buffer or not.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the MEMORY pass says of each run: peaks, what a mode takes over eager, and reads per step."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 
 from kgprof import model as m

@@ -1,7 +1,5 @@
 """What a reader might look for and will not find, each with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

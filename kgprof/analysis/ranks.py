@@ -5,8 +5,6 @@ Ranks that meet in collectives take equally long for a step, whoever is slow, as
 rank is the one that waits shortest, and what it does longer than the others is the cause.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 

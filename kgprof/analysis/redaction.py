@@ -5,8 +5,6 @@ new field can be forgotten. Fingerprints stay as they are: they were made from w
 Profiles are compared by them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

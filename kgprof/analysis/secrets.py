@@ -4,8 +4,6 @@ Python and JSON are parsed, line by line where the whole is neither; logs, comma
 by patterns. ``secrets.toml`` holds the words and the shapes.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import html

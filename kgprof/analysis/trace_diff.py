@@ -6,8 +6,6 @@ totals, because each table of a breakdown adds up to its total. Kernels that Ind
 without the number that it gives them in the order in which it makes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from kgprof import model as m

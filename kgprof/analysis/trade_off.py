@@ -4,8 +4,6 @@ The verdict is by measured times of the two runs, held against each other as the
 the same spreads and the same doubts. What the read itself costs is told beside it, where it was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kgprof import model as m

@@ -7,8 +7,6 @@ nothing was compiled, two sources that disagree, an accepted finding that has ex
 something failed. Other warnings are something to gain and are counted beside the sentence: none makes it doubtful.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 

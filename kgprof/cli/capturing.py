@@ -1,7 +1,5 @@
 """``kgprof capture`` from its options to its page: the cases that were asked for, the report, and its formats."""
 
-from __future__ import annotations
-
 import datetime
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """`kgprof compare`: two Recordings as they stand, more than two, or two checkouts that are recorded in turn first."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence

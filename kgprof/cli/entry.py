@@ -1,7 +1,5 @@
 """The console script: every way out of kgprof is an exit code and one form of words on stderr."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -3,8 +3,6 @@
 The verbs import it when they run.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From options to a Recording on disk: which folder, what it must not overwrite, how progress is shown."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

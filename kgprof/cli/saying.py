@@ -4,8 +4,6 @@ offers and takes for a command: the job summary, the run's page, the log that is
 The command line hands over its environment; nothing here reads it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import secrets

@@ -4,8 +4,6 @@ What is run is what ``kgprof profile`` runs, in child processes; this module is 
 works, is unavailable (and says why), or gave a wrong answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """`kgprof sweep` and `kgprof advise`: from options to a sheet, through cells that were measured now or earlier."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

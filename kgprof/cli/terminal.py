@@ -1,7 +1,5 @@
 """What a terminal gets in place of plain text: its width, its colour, the short form, and where to go on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The verbs, one short function each; what one needs is imported inside it, so that --help is instant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

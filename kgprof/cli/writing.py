@@ -1,8 +1,6 @@
 """What leaves kgprof: report files, formats on stdout, the job summary, and a workflow for a repository's CI. The verbs
 import it when they run."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import io

@@ -3,8 +3,6 @@
 COLLECTORS is the room's table of contents: a new collector is one module and one line here.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 from kgprof import model as m

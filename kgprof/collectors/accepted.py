@@ -14,8 +14,6 @@ An empty reason or owner is a fault of the file. ``--update-baseline`` writes ne
 somebody has to fill them in before the gate runs again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ What a CUDA graph copies is proven by the ``aten::_foreach_copy_`` in the compil
 launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU both are a prediction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -7,8 +7,6 @@ are. KGP406 is an exception of torch's, told by the id of its explanation (GB004
 Not seen: a view of an argument that is made before a graph break and only handed back behind it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Whether compiling pays: the seconds that it takes against what a step then saves over eager's."""
 
-from __future__ import annotations
-
 from kgprof import model as m
 from kgprof.collectors import device_idle, graph_breaks, recompiles
 from kgprof.collectors.fingerprint import fingerprint

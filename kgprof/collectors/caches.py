@@ -1,7 +1,5 @@
 """KGP106: what each compilation found in Inductor's and AOTAutograd's caches on disk, and what cannot be cached."""
 
-from __future__ import annotations
-
 import itertools
 
 from kgprof import model as m

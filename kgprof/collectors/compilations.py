@@ -5,8 +5,6 @@ each). A span's own time, without that of the spans inside it, belongs to its st
 belong to the stage around them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

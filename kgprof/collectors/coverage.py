@@ -1,7 +1,5 @@
 """Whether there is anything to speak of: a time, and a compilation where one was asked for."""
 
-from __future__ import annotations
-
 import msgspec
 
 from kgprof import model as m

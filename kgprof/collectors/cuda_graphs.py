@@ -9,8 +9,6 @@ On a CPU run none of this can be observed. What can be said beforehand is which 
 that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

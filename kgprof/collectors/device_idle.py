@@ -5,8 +5,6 @@ profiler's own window would not do: it makes the host slower and so finds every 
 is said.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator
 

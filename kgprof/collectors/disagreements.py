@@ -15,8 +15,6 @@ hook.
 A source that was not there, or that had to leave records out, takes no part: what it lacks is no contradiction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kgprof import model as m

@@ -1,7 +1,5 @@
 """What makes a finding the same finding in the next commit, and several events one."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import TypeVar

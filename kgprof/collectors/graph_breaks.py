@@ -6,8 +6,6 @@ its record count is kept. Where that is a library's line, the project's line tha
 site and the others beside it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ with the source line; guards over tensors are sentences whose subject stands in 
 class OTHER, and torch's text is always kept beside the class.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong, nothing is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kgprof import model as m

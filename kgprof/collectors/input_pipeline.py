@@ -1,7 +1,5 @@
 """Whether the GPU waits for its input: for the DataLoader, and for copies out of memory that is not pinned."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 That is the library's argument (library_switches.toml), or the line that calls it; else the finding is a note.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection
 from importlib import resources

@@ -1,7 +1,5 @@
 """Whether matmuls and attention run on the tensor cores that the card has."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Iterator

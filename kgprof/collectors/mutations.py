@@ -4,8 +4,6 @@ Two sources: the operators of the captured graph, which have lines, and the vers
 which rise whatever wrote. Neither sees a write through ``.data`` or numpy inside an operator of the user's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

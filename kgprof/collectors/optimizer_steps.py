@@ -1,7 +1,5 @@
 """How the optimizer's step reaches the GPU: as one kernel for all parameters, or as many."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

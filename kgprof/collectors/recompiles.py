@@ -5,8 +5,6 @@ id on the record is that of the new compilation. What happens after the limit le
 from the graphs that did not run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Sequence
 

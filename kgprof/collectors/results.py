@@ -1,7 +1,5 @@
 """Whether the runs computed the same thing, and all of it: a fast wrong answer is not fast."""
 
-from __future__ import annotations
-
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence

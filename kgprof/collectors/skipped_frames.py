@@ -4,8 +4,6 @@ Two witnesses are asked. The trace has the line and the cause of most of them; a
 that torch suppresses leave no record there, and only the frame hook saw them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m

@@ -1,7 +1,5 @@
 """Whether a step replays many CUDA graphs with little in each, so that the launches are back that graphs save."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

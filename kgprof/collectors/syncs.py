@@ -4,8 +4,6 @@ Three hooks saw it (``record/syncs.py``); here they are united by the line of th
 count is a lower bound, so the largest stands. What only happens in warm-up is no finding: ``warm_up_reads`` names it.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What the tensor records have in common for their collectors: names, places, and whether two tensors share memory."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

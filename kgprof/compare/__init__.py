@@ -1,7 +1,5 @@
 """Two Profiles beside each other, head's with a Comparison in it, or more than two. Pure: the same give the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -5,8 +5,6 @@ causes do not account for is the remainder. Facts that need no clock (a CUDA gra
 are causes also where no time can be called worse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any

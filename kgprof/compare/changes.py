@@ -5,8 +5,6 @@ the cause's if it stands where the cause does, if it names what the cause names 
 what such a cause comes of, or if all that changed is in one file. Where nothing of that holds, no line is named.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ of the line and the message agree (a checkout in another folder); and after thos
 figures in messages do not count.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence

@@ -4,8 +4,6 @@ Stacks are the same where the names on the way to them are: function, and its fi
 which move when code is edited. Numbers that torch counts up, and names that it makes from the code, are left away.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Sequence

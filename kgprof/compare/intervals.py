@@ -18,8 +18,6 @@ DeMets, Biometrika 74, 1987, 149-154). Each look has the quantile of its own sha
 sum holds however the looks depend on each other.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

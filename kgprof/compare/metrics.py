@@ -4,8 +4,6 @@ A count that is not there on one side is not observed; it is never taken for zer
 what is compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """What a comparison comes to: the exit code and the sentence. The first of ORDER that applies leads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """A trace for another program's viewer. EXPORTERS is the room's table of contents: a new viewer is one line here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol
 

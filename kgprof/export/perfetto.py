@@ -1,7 +1,5 @@
 """Perfetto's UI and chrome://tracing read Kineto JSON as torch.profiler writes it, also gzipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -4,8 +4,6 @@ Right of the wall: no torch, no clock, no environment. The day on which an accep
 the day of the recording.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kgprof import model as m

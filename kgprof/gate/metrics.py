@@ -2,8 +2,6 @@
 ``METRIC=N`` for every run, or for the runs of one strategy or one strategy.mode; and how much worse each metric of a
 comparison may be: ``METRIC=5%``, by option or in the configuration file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What the gate holds a workload to: options, a configuration file, and the defaults; every fault told at once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pass or not: the exit code and the sentence, from budgets, findings and what was not observed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

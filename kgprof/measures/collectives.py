@@ -7,8 +7,6 @@ came last, whose is the shortest. Only durations are compared: the clocks of two
 processes on one machine torch.profiler's were seen 7 ms apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The CPU's time at a graph break in TRACE: after one graph of a function, until what follows the break is entered."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import numpy as np

@@ -4,8 +4,6 @@ Its causes of idle time are of each stream by itself and ours are of the whole d
 are computed here a second time as HTA defines them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 

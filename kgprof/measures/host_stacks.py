@@ -11,8 +11,6 @@ nothing, and would be the same for every node. Operators that operators call are
 nanoseconds, so that a node's time is its own and its children's exactly.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

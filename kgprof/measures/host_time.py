@@ -6,8 +6,6 @@ thread. Under torch.profiler each event costs the host something of its own: rea
 times.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

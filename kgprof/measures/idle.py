@@ -8,8 +8,6 @@ Before that call the device waited for the host, and what the host did then is n
 open on its thread; from the call on it waited for the launch to arrive.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Such a copy is launched by ``copy_`` or ``_foreach_copy_`` that Inductor's wrapp
 other operator around it, none of the user's code), before a graph launch of the same call of that wrapper.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kgprof import model as m

@@ -13,8 +13,6 @@ Any other kernel's kind is decided by the first rule below that knows its name; 
 nearest guess. The project's own rules (``Kinds``) come before all of it.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """From a trace to the kernel breakdown: which kernel, how often, how long, and what the rest of the window was; and
 each compiled graph beside what eager mode does in its place, and how fast its region moves its bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

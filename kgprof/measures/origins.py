@@ -6,8 +6,6 @@ run of a compiled region are matched with Inductor's calls of it by their order,
 the one as of the other. Whatever is replayed by a CUDA graph has no operators, and is found by its name or not at all.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import defaultdict

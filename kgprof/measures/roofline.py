@@ -4,8 +4,6 @@ The least time a launch could take is the longer of two: its bytes at the copy's
 matmul's. What it took over that says how far off it is, and the longer of the two what would have to be less.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter, defaultdict

@@ -12,8 +12,6 @@ How much memory torch's allocator held over one step: from the allocations and f
 ``profile_memory`` holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Steps are compared over processes: one sample each, so that the verdict is not o
 calls before steady state took beyond as many steady ones. Eager is the cell of mode eager of the same size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median

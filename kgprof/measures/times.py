@@ -1,8 +1,6 @@
 """Times with their spread, what they are relative to, another run or the same run without the instrument; what the
 rounds of one run come to; and the runs by the time that ranks them: what they have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from statistics import median
 

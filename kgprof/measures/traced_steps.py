@@ -1,7 +1,5 @@
 """The traced steps of one run on a GPU, for rules about its time: what ran, under which span, and when nothing did."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from dataclasses import dataclass

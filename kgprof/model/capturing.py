@@ -1,7 +1,5 @@
 """What ``kgprof capture`` tries, what came of each case, and what it recommends."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import msgspec

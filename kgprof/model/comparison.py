@@ -1,7 +1,5 @@
 """Two traces, or two whole Profiles (``kgprof compare``), beside each other."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from kgprof.model.findings import Finding, Location, Verdict

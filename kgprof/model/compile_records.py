@@ -4,8 +4,6 @@ On disk each is one line of ``trace_records.jsonl.gz`` under its own key, and ``
 it. ``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from kgprof.model.structs import Model, Skipped, Tagged

@@ -1,7 +1,5 @@
 """What a workload's whole job came to, in its own unit of work, and whether two runs came to the same."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import msgspec

@@ -1,7 +1,5 @@
 """What the rules find, what each finding was measured to cost, and what is decided from them."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from kgprof.model.passes import FailOn, PassName, RunKey

@@ -2,8 +2,6 @@
 of a traced window went, why the device stood still, one step of it, lane by lane; what the host did, as Python's
 functions by cProfile and as stacks; and what HolisticTraceAnalysis says of a trace, and the ranks of one job."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 

@@ -8,8 +8,6 @@ What cannot be seen in here: a write through ``.data``, through numpy or by a fu
 tensor's version, and an inference tensor has none. ``unobservable`` says so where it is known.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kgprof.model.structs import Model

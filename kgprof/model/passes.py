@@ -1,8 +1,6 @@
 """The passes: what each of them writes down, one file a pass, and the one list of them that everything else reads; and
 what was asked for: which passes, of which runs, in which modes, and every default of the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The Profile, the one document that every renderer reads, and its runs."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import msgspec

@@ -1,7 +1,5 @@
 """A Recording: what stood there to be run, what all passes of all runs left, and under which settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

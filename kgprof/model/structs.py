@@ -3,8 +3,6 @@
 msgspec tells the members of a union apart by a tag, so every Struct that can be skipped carries one (``kind``).
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import msgspec

@@ -2,8 +2,6 @@
 correctness ladder: one program under one more stage of torch.compile at a time, each held to float64; and each policy
 for a size that varies, measured over the same calls."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import msgspec

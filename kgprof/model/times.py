@@ -1,7 +1,5 @@
 """How long a run took, how sure that is, and what it is worth."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from kgprof.model.findings import Location

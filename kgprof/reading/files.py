@@ -4,8 +4,6 @@ Only regular files are opened, no symbolic link leads out of the folder that a p
 A refusal is an OSError whose words complete "cannot be read: ...", without ``errno`` where a file exceeds a limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip

@@ -9,8 +9,6 @@ inside an event's arguments) gives two parts that are no JSON, so a part that de
 not is read event by event.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -5,8 +5,6 @@ Inductor's; so every device event is followed by its correlation id to the runti
 thread and moment say which spans were open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -26,8 +26,6 @@ recording.unfinished/ (kgprof.record.unfinished), and an older result stands whe
 model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from urllib.parse import quote

@@ -4,8 +4,6 @@ The built-in workload still counts in these fields, so that an old Recording and
 puts both in the words that every workload has.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kgprof import model as m

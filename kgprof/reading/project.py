@@ -5,8 +5,6 @@ is a file is the project's, and so are the folders named as its own (the workloa
 a workload like any other). Where one lies in the other, the deeper folder decides.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable

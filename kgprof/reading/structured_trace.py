@@ -3,8 +3,6 @@
 What a topic's own records mean is in that topic's collector. The names used here are the same in torch 2.11 to 2.15.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ Both functions have these names in torch 2.11 to 2.13. They are patched once tor
 importing Inductor here would take that time out of the first call.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

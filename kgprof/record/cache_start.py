@@ -4,8 +4,6 @@
 finds its graphs there and still has Dynamo capture them.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which call of the workload is running, for every source that has to say when something happened."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING

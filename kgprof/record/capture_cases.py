@@ -5,8 +5,6 @@ they were, and with two other sets of values. What is compared are the results a
 The reference is made after the capture, so that nothing has warmed up anything before it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import threading

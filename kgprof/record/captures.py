@@ -1,7 +1,5 @@
 """The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what came of it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Sequence

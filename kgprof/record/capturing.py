@@ -1,7 +1,5 @@
 """What records a function's work on the device and replays it: torch.cuda's graphs, behind a small interface."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol

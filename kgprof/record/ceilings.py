@@ -5,8 +5,6 @@ runs, in a process of its own in which nothing else runs. The matrices hold rand
 power, clocks higher and promises more than any real kernel gets.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

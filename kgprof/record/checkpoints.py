@@ -3,8 +3,6 @@
 A module that is not compiled finds none of its parameters under such keys, nor a compiled one under plain ones.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Read off the modules of generated code when the passes are over, so that it cost
 that was traced, because another one may choose another configuration of the same kernel.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any

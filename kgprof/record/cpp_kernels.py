@@ -6,8 +6,6 @@ opens a range of the profiler around the call, so that no second code is compile
 time of a kernel therefore holds its call from Python, a few tenths of a microsecond.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack

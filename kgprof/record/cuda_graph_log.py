@@ -4,8 +4,6 @@ The handler stands on the three loggers themselves, so it hears them whatever th
 logged is kept with each message: it tells what a message is about, where the wording changes from release to release.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack

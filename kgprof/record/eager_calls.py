@@ -5,8 +5,6 @@ Python's stack above it; one of a backward has no stack of its own on a GPU, and
 so it gets the lines of the forward operator with its node's sequence number. The reader matches operator by operator.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The machine and the versions that a Recording was made on, and Inductor's vector-ISA probe, timed by itself."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """The environment variables that change what torch does, as the user set them (read before kgprof sets its own)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 PREFIXES = (

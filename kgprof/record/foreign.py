@@ -1,7 +1,5 @@
 """A Recording of files that another program left: one run for each of its processes, and nothing of this machine."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 from collections.abc import Iterable, Mapping, Sequence

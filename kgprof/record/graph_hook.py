@@ -1,7 +1,5 @@
 """How often each compiled graph ran, call by call: silence after a recompile limit is seen here and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

@@ -6,8 +6,6 @@ backward; and ``GraphLowering.codegen`` ends when kernels are generated and buff
 in torch 2.11 to 2.13.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence

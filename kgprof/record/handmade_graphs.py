@@ -8,8 +8,6 @@ rebound. What only a list, a dict or a frame that has returned held is followed 
 write through ``.data`` or by an extension that tells no version is not seen.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import weakref

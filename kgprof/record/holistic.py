@@ -16,8 +16,6 @@ What has to be done for its figures to be right, found on real traces with HTA 0
 - not more than one process: it would fork.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """HOST: cProfile over ``--steps`` steps. Callees that Dynamo inlined are not in it."""
 
-from __future__ import annotations
-
 import cProfile
 from collections.abc import Iterable
 from types import CodeType

@@ -6,8 +6,6 @@ one process after the other (benchmarks/in_turn.py). Where two do not fit beside
 they run one after the other. It ends when it is decided, at the looks that were planned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ listens something else is put there, a layer for each listener; when one leaves,
 nothing of it stands in what follows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the parent asks of a child process, and the lines that the child sends back while it works."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from enum import StrEnum

@@ -4,8 +4,6 @@ They come from the logger itself (kgprof.record.torch_trace) or from the files o
 (kgprof.record.torch_trace_files). Torch-free: files are read where there is no torch.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Which trace of a Recording is a run's own, and where it lies: for the viewers that it is handed to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

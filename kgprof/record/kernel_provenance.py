@@ -9,8 +9,6 @@ of, to note where it came from; that function is watched here, because at that m
 expressions are still at hand. The count is our own: Inductor's estimates charge a gather for the whole table.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging

@@ -5,8 +5,6 @@ kgprof follows one process, so the report names the command that starts kgprof i
 function the line that does.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing.pool
 import multiprocessing.process

@@ -1,7 +1,5 @@
 """What a child writes to stdout and stderr, kept in bounded space: the beginning and the end."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path

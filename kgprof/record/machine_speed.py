@@ -8,8 +8,6 @@ Two loops, because a step waits for the one or the other: of the host, the inter
 to the device (on a GPU its launch); of the device, a kernel bound by arithmetic, so that it follows the clock.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 

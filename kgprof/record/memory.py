@@ -1,8 +1,6 @@
 """MEMORY: calls from a cold start while reads of tensors, addresses, aliases and versions are watched; then, without
 the probes, how much memory the later calls need."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the threads of a process are doing below Python: through py-spy or gdb, where one of them is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

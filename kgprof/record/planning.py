@@ -1,7 +1,5 @@
 """PLAN: which strategies run in which modes, on which device, and what this machine lacks for them."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Sequence

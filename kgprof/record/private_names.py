@@ -1,7 +1,5 @@
 """What this machine and its user are called, so that the Profile can leave it out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

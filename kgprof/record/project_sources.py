@@ -3,8 +3,6 @@
 Everything here is read once, after the calls of the COMPILE pass.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Python's stack above a hook, while the program stands still in it."""
 
-from __future__ import annotations
-
 import dis
 import linecache
 from collections.abc import Iterator

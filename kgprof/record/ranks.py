@@ -4,8 +4,6 @@ What belongs together is told by what the launcher gave all of them. The others 
 arrive at about the same time; one that does not come is in the report as one that did not.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os

@@ -1,8 +1,6 @@
 """Where a result differs, and what a graph computes. The text of both functions stands in the scripts that are saved,
 so they use numpy and torch alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TIMING, HOST and STACK of a script: it runs once more from its first line on, under one instrument alone."""
 
-from __future__ import annotations
-
 import cProfile
 import time
 from collections.abc import Callable, Mapping, Sequence

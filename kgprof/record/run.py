@@ -1,7 +1,5 @@
 """A prepared session, and where its passes go: what ``measure(run)`` of every pass is given."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -4,8 +4,6 @@ A process of its own waits for the end of a pipe. Then it ends what still has th
 wherever it went, and deletes the folder. It is started by this file's path, and imports nothing of kgprof.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -4,8 +4,6 @@ A frame that ``convert_frame`` itself refuses gets its record only where the log
 is at DEBUG. TorchLogs turns that on, but not where the user has set TORCH_LOGS.
 """
 
-from __future__ import annotations
-
 import logging
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """What a source of facts is: a context manager that listens to torch and leaves it as it was found."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager

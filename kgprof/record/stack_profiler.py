@@ -4,8 +4,6 @@ A few, because every call of a Python function is an event: some steps fill what
 cProfile: the two silently switch each other off.
 """
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

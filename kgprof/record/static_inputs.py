@@ -6,8 +6,6 @@ is state, and everything else is an input. "Moved" gives every Python tensor tha
 one, as the program does that assigns a new tensor to the variable; the graph still reads the old one, which is kept.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

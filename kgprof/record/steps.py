@@ -5,8 +5,6 @@ source writes down is labelled with the number of *marks* so far, of whichever k
 becomes the number of the step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

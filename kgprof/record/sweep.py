@@ -4,8 +4,6 @@ First one process of each cell with cold caches, then two more with the caches t
 cold starts of the two cells that are ahead. What has been measured is handed over after each process.
 """
 
-from __future__ import annotations
-
 import datetime
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """One process of a cell: the calls before steady state, steps under nothing but a clock, what memory they took."""
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

@@ -1,7 +1,5 @@
 """One tensor of a rung against its reference, in figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -12,8 +12,6 @@ The hooks are kernels under ``BackendSelect`` of operators that make new tensors
 what is remembered; none is hooked, since a view that Python has seen is another object than the one that it hands out.
 """
 
-from __future__ import annotations
-
 import ast
 import linecache
 import sys

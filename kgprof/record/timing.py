@@ -4,8 +4,6 @@ The garbage collector stays on, because it runs in the workload's real life too;
 sample keeps the garbage of an earlier pass out of them.
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import sys

@@ -5,8 +5,6 @@ No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile
 ``key_averages()`` takes 50 to 120 us an event, the exported file is read on the other side of the wall.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

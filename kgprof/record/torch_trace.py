@@ -1,7 +1,5 @@
 """COMPILE: calls on a cold cache while torch's structured trace and its log artifacts are listened to."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

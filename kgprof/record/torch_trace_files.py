@@ -12,8 +12,6 @@ its compile ids anew (``torch._dynamo.reset()``), which is needed to tell two co
 only the hooks of a live capture see is named as unavailable.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re

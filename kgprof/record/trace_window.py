@@ -4,8 +4,6 @@ Kineto has one session a process. A program that profiles itself has the first c
 the program's own session begins.
 """
 
-from __future__ import annotations
-
 import gzip
 import time
 import warnings

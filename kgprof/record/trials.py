@@ -4,8 +4,6 @@ The function that answers is ``(question, options, write) -> None``: ``question`
 asked, ``write`` takes a struct and may be called several times, each answer in place of the one before it.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import tempfile

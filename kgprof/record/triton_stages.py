@@ -4,8 +4,6 @@ Inductor compiles in worker processes, side by side and with nobody to listen. S
 compiled once more here when everything else is over, in the configuration that it runs in, past Triton's cache.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import time

@@ -8,8 +8,6 @@ slices says so, and waits until the other one has too, so that its end disturbs 
 end of its pipe.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

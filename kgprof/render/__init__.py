@@ -1,7 +1,5 @@
 """The Profile for people and for machines. RENDERERS is the room's table of contents: a new format is one line here."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Protocol
 

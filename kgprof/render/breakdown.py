@@ -1,8 +1,6 @@
 """The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they need neither style
 nor script."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The sheet of ``kgprof capture``: what to write, what came of each case, and how it was judged."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The comparison on the page: two sides, what is worse and why, where the time moved, and which findings are new."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec

@@ -1,8 +1,6 @@
 """A compared metric in words and as a row: what every renderer says of it, so that they cannot disagree; and the whole
 comparison for a terminal and a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m

@@ -1,8 +1,6 @@
 """Compilation run by run: the first call, where the compiler's own time went in six stages, and which functions were
 compiled again, in which call, for which reason, at what price."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

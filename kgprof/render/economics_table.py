@@ -1,8 +1,6 @@
 """Does compiling pay: one row a compiled run with what is not known below it, and a curve for each mode of a strategy,
 from what starting takes; where a compiled one crosses eager's, compiling has paid for itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

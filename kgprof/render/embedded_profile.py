@@ -5,8 +5,6 @@ traces, each a download without scripts and a button that opens Perfetto's UI, o
 trace stands once, as the ``data:`` address of its download link; the button's script reads it from there.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import gzip

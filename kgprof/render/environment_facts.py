@@ -1,8 +1,6 @@
 """Where and how the recording was made, in which passes, and what watching cost; what was not measured; the logs; and
 what a report holds that somebody might not want to publish."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a reader cannot see in a name or a log, or what would steer a terminal or a page, is spelt out."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

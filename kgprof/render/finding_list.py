@@ -1,8 +1,6 @@
 """The same finding in several runs, said once with all their names; and the page's findings: by rule, so that each is
 explained once, and below it each place with what was seen there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

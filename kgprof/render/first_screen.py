@@ -3,8 +3,6 @@
 Of a comparison the figures are changes, and in place of the runs stands what accounts for the change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace

@@ -5,8 +5,6 @@ Lengths across are per cent, so that the same drawing fits a telephone and a wal
 because a script makes them react; without one each still says what it is, in its title.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

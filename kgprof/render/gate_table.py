@@ -1,8 +1,6 @@
 """What the gate held the runs to: each budget beside what was observed, and what is accepted; for a terminal and a log
 each finding at its line, then the budgets, then the verdict as the last line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m

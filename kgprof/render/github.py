@@ -4,8 +4,6 @@ It keeps 10 errors, 10 warnings and 10 notices of a step, in the order in which 
 in silence; so the worst come first and the last of a full ten says how many there are besides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kgprof import model as m

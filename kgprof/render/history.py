@@ -1,7 +1,5 @@
 """The sheet of a history: for each metric that changed a line over the recordings, and a row for each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar

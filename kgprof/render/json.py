@@ -1,7 +1,5 @@
 """The Profile itself, as JSON, and the JSON Schema that describes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ There is no official schema; CI systems agree on testsuites, testsuite, testcase
 and ignore a second case of the same name.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """The tables of kernels and of host functions, one of each a run; whose lines the kernels compute, what the device
 waited for, and in which region or span its work began."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,6 @@
 """How much the page may hold, what it keeps of the runs longest when bytes are short, and the names that its parts
 share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

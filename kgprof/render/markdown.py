@@ -1,8 +1,6 @@
 """A summary for a pull request: what a reviewer sees before anything is opened, a line of verdict, three rows,
 the cause and the fix; everything else is folded."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

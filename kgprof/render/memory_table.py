@@ -1,8 +1,6 @@
 """What a run reads back in a step, and how much memory it takes: the same cells for every renderer, and a curve over
 one step, or why there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise

@@ -4,8 +4,6 @@ Every string from outside passes ``one_line`` or ``visible`` here and jinja's au
 everything there may be; html.py lowers them until the page fits.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

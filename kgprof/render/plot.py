@@ -2,8 +2,6 @@
 is a table beside it, and each of its shapes says what it is when the pointer rests on it. And how the steps of TIMING
 lie: how many are how long, and each in its turn, process by process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby

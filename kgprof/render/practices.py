@@ -1,8 +1,6 @@
 """What to do next, at most three things; the checklist and the trade-offs: in the order and the words that every
 renderer uses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 """Numbers as people read them: three significant digits, thousands separators, the unit said by the caller's column;
 and how far samples lie apart, only as much as their number can carry."""
 
-from __future__ import annotations
-
 from kgprof import model as m
 from kgprof.wording import figure as figure
 from kgprof.wording import plural

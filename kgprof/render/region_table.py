@@ -1,7 +1,5 @@
 """What compiling made of each graph: kernels and bytes beside eager mode's, buffers, and what was tuned for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 

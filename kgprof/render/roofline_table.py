@@ -1,8 +1,6 @@
 """Roofline of the kernels: how each was launched, what it achieved, which ceiling it is under; and a scatter plot of
 how long a launch takes and how much of the measured peak it reaches, whose circles carry the table's numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from math import prod

@@ -1,8 +1,6 @@
 """Which rules a run could have shown, and every rule in full as one Markdown page: RULES.md, which
 ``kgprof explain --format markdown`` prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

@@ -8,8 +8,6 @@ than before) or unchanged. Those that were fixed would be ``absent``; GitHub ign
 open alerts, so they are told as notifications.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections import Counter

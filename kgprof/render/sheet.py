@@ -3,8 +3,6 @@
 Texts may come from anybody: each printer makes them visible, on one line, and escapes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar

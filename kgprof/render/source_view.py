@@ -1,7 +1,5 @@
 """The workload's own files with what was measured of each line, and what torch made of them: graphs and code."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """One line per run, as text: the table that every renderer for people shows, so that they cannot disagree; how each run
 ended, and what its evaluation came to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 

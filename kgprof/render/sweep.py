@@ -1,8 +1,6 @@
 """The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns, what is missing; the
 correctness ladder, the policies for varying sizes, and a start with shipped caches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ Lengths along the time are shares of the width, so that the same drawing fits a 
 also a height. Where events are too short for the width, the picture shows how busy each stretch was, and no order.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

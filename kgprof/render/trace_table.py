@@ -1,8 +1,6 @@
 """Traces that others recorded: one row a file, the ranks beside each other, and what changed between two traces; and
 HolisticTraceAnalysis' figures beside ours, one table a run, with how each of its calls ended."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median

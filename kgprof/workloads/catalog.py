@@ -7,8 +7,6 @@ S1 is their guide to torch.compile, S2 their account of its pipeline and cost, S
     kgprof profile small-ops -- --layers 1000
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Lines that an answer names carry a mark, ``# answer: NAME``, which kgprof.cli.selftest reads from this file.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

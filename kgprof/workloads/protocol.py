@@ -1,7 +1,5 @@
 """What a workload is to the recorder: strategies that can each be prepared in a mode and then stepped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """A model with a Python condition: Dynamo traces the side that is taken, and guards on the bool."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """LayerNorm, GELU, a scale and a bias over [batch, rows, width]: nothing but memory traffic."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import gelu

@@ -1,7 +1,5 @@
 """A matmul, a bias and GELU. In mode default a library multiplies and one kernel does the rest."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import gelu
 

@@ -1,7 +1,5 @@
 """Elementwise functions of [rows, columns]: one kernel an operation in eager mode, one in all when compiled."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

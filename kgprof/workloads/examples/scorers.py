@@ -3,8 +3,6 @@
 The document has no code for the salience scorer; here it is the distance of a patch from the mean patch.
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -1,7 +1,5 @@
 """silu(a @ b1) * (a @ b2) for [m, k] and two [k, n]: compiled, in float8, and as a CUDA graph for each shape."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import silu
 

@@ -1,7 +1,5 @@
 """Many small layers on a small batch: each kernel is over before the next one is launched."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

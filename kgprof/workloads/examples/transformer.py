@@ -1,7 +1,5 @@
 """Transformer blocks with the norm before each part, as GPT-2 and the vision transformer have them."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention

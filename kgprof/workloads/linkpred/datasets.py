@@ -4,8 +4,6 @@ Three of them are data of the package pykeen (``pip install kgprof[datasets]``),
 pykeen itself is not imported. Their rules are mined.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping

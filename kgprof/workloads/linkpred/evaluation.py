@@ -5,8 +5,6 @@ files, and the first process adds all of them up in their order. No process wait
 which is slow or dies costs its own chunks and nothing else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

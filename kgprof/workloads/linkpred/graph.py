@@ -8,8 +8,6 @@ and so are comments, lines that begin with ``%`` or ``#``. In a tab-separated fi
 meant as a triple: that is an error, and the Prolog form, where names can be quoted, is the way to write it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ turned round. Its support is the number of pairs (X, Y) for which body and head 
 share of the pairs for which the body holds. As in AMIE a body that merely repeats the head does not count.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -3,8 +3,6 @@
 kgprof profile linkpred -- --data DIR --queries 100 --corruptions all
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

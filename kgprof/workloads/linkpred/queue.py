@@ -6,8 +6,6 @@ of every table is a trash row, so that nothing has to be clamped to a real index
 or N-1. N = 0, N < B and N > B need no case of their own.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

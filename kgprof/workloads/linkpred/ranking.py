@@ -9,8 +9,6 @@ With ``higher`` corruptions scored above the query and ``equal`` ones level with
   (H(last) - H(first - 1)) / (equal + 1) with the harmonic numbers H, and hits@k is the share of places up to k.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Every choice is a comparison of 64-bit hashes of texts (seed, query, side, entit
 files, queries or entities, on how many queries were asked for, or on the version of a random generator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b

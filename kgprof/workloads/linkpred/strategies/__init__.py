@@ -1,7 +1,5 @@
 """The evaluator's strategies: what is computed differently, all with the same result. ``STRATEGIES`` is the list."""
 
-from __future__ import annotations
-
 from kgprof.errors import UsageError
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies.batched import Batched

@@ -1,7 +1,5 @@
 """Lockstep batches: B candidates are loaded together, and the batch waits for its slowest."""
 
-from __future__ import annotations
-
 from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
 from kgprof.workloads.linkpred.strategies.fused import fused_step
 

@@ -1,8 +1,6 @@
 """One queue, one engine call: a slot that finished is refilled at once, and chosen and fresh states are merged before
 the engine derives them all together."""
 
-from __future__ import annotations
-
 import torch
 
 from kgprof.workloads.linkpred.queue import result_row

@@ -4,8 +4,6 @@ The code that Inductor makes of the loop asks for ``done`` on the host before ea
 reduce-overhead is not offered. What is saved is Python between the steps.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """One queue, two engine calls at every step: for the slots that go on, and for those that are refilled."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from kgprof.workloads.linkpred.slots import Children, Slots

@@ -3,8 +3,6 @@
 A step is one candidate. The policy is asked in float64 on the CPU, whatever the other strategies use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """One candidate per engine call: what a loop over the candidates costs, before any batching."""
 
-from __future__ import annotations
-
 from kgprof.workloads.linkpred.slots import Problem
 from kgprof.workloads.linkpred.strategies.batched import Batched
 

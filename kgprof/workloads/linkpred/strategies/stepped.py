@@ -4,8 +4,6 @@ In reduce-overhead the call is one CUDA graph. What one choice leaves is what th
 graph's own, so only the last is copied. Choices after the end find empty slots and change nothing.
 """
 
-from __future__ import annotations
-
 import torch
 
 from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped

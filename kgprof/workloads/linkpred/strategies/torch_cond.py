@@ -8,8 +8,6 @@ dtypes and strides as the other branch's. The last one fails with Inductor on CU
 contiguous: see ``flat``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
