@@ -28,7 +28,8 @@ def test_every_name_is_declared_once() -> None:
 def test_its_module_measures_a_run(name: m.PassName) -> None:
     measure = importlib.import_module(f"kgprof.record.{m.PASSES[name].module}").measure
 
-    assert [parameter.annotation for parameter in inspect.signature(measure).parameters.values()] == [Run.__name__]
+    parameters = inspect.signature(measure, eval_str=True).parameters.values()
+    assert [parameter.annotation for parameter in parameters] == [Run]
 
 
 def test_a_pass_that_reruns_a_script_has_an_instrument_for_it() -> None:
