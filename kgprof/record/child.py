@@ -14,6 +14,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -85,8 +86,19 @@ def main(job_file: str, descriptor: str) -> None:
         sys.exit(1)
     if job.task is not Task.SCRIPT:
         events.send(Done())
+        leave()
     elif raised is not None:
         raise raised  # by a program: the interpreter shows it and ends as it would without kgprof
+
+
+def leave() -> None:
+    """Ends the process as the interpreter does, but does not take its modules apart first: 1.3 s with Inductor's."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing's children do
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # its reader is gone, or the workload has closed it
+            stream.flush()
+    os._exit(0)
 
 
 def end_with_the_parent(parent_pid: int) -> None:
