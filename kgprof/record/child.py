@@ -162,6 +162,7 @@ def measure(job: Job, events: Events) -> None:
     Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
     again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
     """
+    from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.environment import ProbeWhenAsked
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
@@ -174,7 +175,8 @@ def measure(job: Job, events: Events) -> None:
     compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), isa_probe if on_cpu else nullcontext():
-        with provenance if probed and compiles else nullcontext():
+        kept = ControlFlowCache(keeps=True)
+        with provenance if probed and compiles else nullcontext(), kept if probed and compiles else nullcontext():
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
             # COMPILE always: what the others measure is the code that it compiles.
@@ -232,13 +234,15 @@ def probe(job: Job, events: Events) -> None:
     """
     from kgprof.record import cpp_kernels
     from kgprof.record.call_index import CallIndex
+    from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
-    with in_place_of_inductor(job.options.backend):
+    compiles = job.key is not None and job.key.mode != m.EAGER
+    with in_place_of_inductor(job.options.backend), ControlFlowCache(keeps=False) if compiles else nullcontext():
         run = Run(job, events.phase)
         if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
             for _ in range(run.options.steps):

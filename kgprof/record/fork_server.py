@@ -88,6 +88,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._ready: dict[bool, socket.socket] = {}  # with Inductor, without
         self._has: dict[str, str] = {}
+        self._without_inductor = False  # that process has ended: importing it opens a GPU with torch 2.11
 
     def channel(self, command: Sequence[str], environment: Mapping[str, str], compiles: bool) -> socket.socket | None:
         """None where a child's torch would have read another environment while it was imported."""
@@ -105,12 +106,21 @@ class ForkServer:
                     start_new_session=True,
                 )
             self._ready[False], self._has = ours, needed
+        compiles = compiles and not self._without_inductor
         if compiles and self._has == needed and True not in self._ready:
             ours, theirs = socket.socketpair()
             with theirs:
                 _send(self._ready[False], {}, (theirs.fileno(),))
             self._ready[True] = ours
         return self._ready[compiles] if self._has == needed else None
+
+    def lost_inductor(self, channel: socket.socket) -> bool:
+        """Whether it was the process with Inductor that has ended; children import that themselves from then on."""
+        if channel is not self._ready.get(True):
+            return False
+        self._ready.pop(True).close()
+        self._without_inductor = True
+        return True
 
     def answer(self, channel: socket.socket, signals: Signals) -> int:
         """The pid of the child. Raises OSError where it does not come in time, or a signal does."""
@@ -167,10 +177,15 @@ def forked(
     reading, writing = os.pipe()
     pid, stdout = 0, os.fdopen(reading, "rb")
     try:
-        if (channel := server.channel(command, environment, compiles)) is not None:
-            order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
-            _send(channel, order, (events, writing))
-            pid = server.answer(channel, signals)
+        order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
+        while (channel := server.channel(command, environment, compiles)) is not None:
+            try:
+                _send(channel, order, (events, writing))
+                pid = server.answer(channel, signals)
+                break
+            except ConnectionError:
+                if not server.lost_inductor(channel):
+                    raise
     except OSError:
         server.broken = True
         server.end()

@@ -27,6 +27,7 @@ from tests.record.test_children import is_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
 
+COMPILER = "torch._inductor.compile_fx"
 NEW, FORKED = "kgprof.record.child", "kgprof.record.fork_server"
 FACTS = """
 import gc, json, logging, os, random, signal, stat, sys, threading
@@ -171,8 +172,21 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
             *(plan("default", {"TORCHINDUCTOR_VEC_ISA_OK": isa} if isa else {}) for isa in ("", "1", "0")),
         ]
 
-    dynamo, inductor = "torch._dynamo", "torch._inductor.compile_fx"
-    assert seen == [[dynamo, "None"], *([dynamo, inductor, isa] for isa in ("None", "True", "False"))]
+    imported = ["torch._dynamo", COMPILER]
+    assert seen == [[*imported[:1], "None"], *([*imported, isa] for isa in ("None", "True", "False"))]
+
+
+def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(plans: Plans) -> None:
+    with fork_server.imports_shared():
+        plans.run(FACTS)
+        (server,) = (one.process for one in fork_server._servers)
+        assert server is not None
+        (inductor,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        os.kill(int(inductor), signal.SIGKILL)  # as it ends itself where importing Inductor opens a GPU
+        ended = [plans.run(f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}") for _ in range(2)]
+
+    assert [one.exit.outcome for one in ended] == [Outcome.OK] * 2
+    assert [began for _, began, _ in plans.facts] == [FORKED] * 3
 
 
 def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plans: Plans) -> None:
