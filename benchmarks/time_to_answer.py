@@ -39,6 +39,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -196,8 +197,7 @@ def starts_of_children(command: Sequence[str], may_fork: bool) -> dict[str, Any]
 
     began, cpu, found = time.monotonic(), _cpu_of_tree(), []
     run, forked = children.run, fork_server.forked
-    if not may_fork:
-        children.FORKED = ()
+    code: Any = None
 
     def watched_run(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
         spent, at = _cpu_of_tree(), time.monotonic()
@@ -216,13 +216,16 @@ def starts_of_children(command: Sequence[str], may_fork: bool) -> dict[str, Any]
         found[-1]["forked"] = made is not None
         return made
 
-    children.run, fork_server.forked = watched_run, watched_forked
     sys.argv[1:] = command
-    try:
-        kgprof()
-        code: Any = 0
-    except SystemExit as ended:
-        code = ended.code
+    ways = () if may_fork else (mock.patch.object(children, "FORKED", ()),)
+    patches = mock.patch.object(children, "run", watched_run), mock.patch.object(fork_server, "forked", watched_forked)
+    with contextlib.ExitStack() as stack:
+        for patch in (*ways, *patches):
+            stack.enter_context(patch)
+        try:
+            kgprof()
+        except SystemExit as ended:
+            code = ended.code
     spent_s = {WALL: round(time.monotonic() - began, 2), CPU: round(_cpu_of_tree() - cpu, 2)}
     return {"exit_code": code, **spent_s, "children": found}
 

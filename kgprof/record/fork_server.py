@@ -2,9 +2,9 @@
 
 It imports nothing of the workload, computes nothing and starts no thread. From it another one is forked on demand that
 has imported Inductor too, for the plan and the runs that compile: a child begins with the modules that it would have
-imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof adopts it and ends it as one that it started itself; it
-sets what a new process would have been given (session, streams, environment, arguments), and goes on as one: its exit
-is the interpreter's.
+imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof
+adopts it and ends it as one that it started itself; it sets what a new process would have been given (session, streams,
+environment, arguments), and goes on as one: its exit is the interpreter's.
 
 What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
 Rounds, whose spread is that between processes, are started as new ones for that reason.
