@@ -13,6 +13,7 @@ Rounds, whose spread is that between processes, are started as new ones for that
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -25,6 +26,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+from unittest import mock
 
 from kgprof import model as m
 from kgprof.signals import Signals
@@ -88,7 +90,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._ready: dict[bool, socket.socket] = {}  # with Inductor, without
         self._has: dict[str, str] = {}
-        self._without_inductor = False  # that process has ended: importing it opens a GPU with torch 2.11
+        self._without_inductor = False  # that process has ended: importing it opened a GPU
 
     def channel(self, command: Sequence[str], environment: Mapping[str, str], compiles: bool) -> socket.socket | None:
         """None where a child's torch would have read another environment while it was imported."""
@@ -225,7 +227,8 @@ def main(descriptor: str, parent: str) -> None:
             channel.close()
             channel = socket.socket(fileno=files.pop())
             child.end_with_the_parent(os.getppid())
-            _import(COMPILER)
+            with mock.patch("torch.cuda.is_available", functools.partial(bool, gpu_is_there())):
+                _import(COMPILER)
         elif "job" in order:
             os.waitpid(pid, 0)
         for file in files:
@@ -233,6 +236,16 @@ def main(descriptor: str, parent: str) -> None:
     with contextlib.suppress(ChildProcessError):
         os.wait()  # for the one with Inductor, whose channel is closed as well
     os._exit(0)
+
+
+def gpu_is_there() -> bool:
+    """Asked in another process, as one that has asked CUDA cannot be forked; torch 2.11 asks when it imports Inductor."""
+    import torch
+
+    pid = _fork()
+    if pid == 0:
+        os._exit(not torch.cuda.is_available())
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _import(modules: Sequence[str]) -> None:

@@ -189,6 +189,20 @@ def test_where_the_server_with_inductor_has_ended_its_children_import_that_thems
     assert [began for _, began, _ in plans.facts] == [FORKED] * 3
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_whether_there_is_a_gpu_is_asked_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    def is_available() -> bool:
+        (tmp_path / "asked").write_text(str(os.getpid()))
+        return there
+
+    monkeypatch.setattr("torch.cuda.is_available", is_available)
+
+    assert fork_server.gpu_is_there() is there
+    assert is_gone(int((tmp_path / "asked").read_text()))
+
+
 def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plans: Plans) -> None:
     program = """
         import os, subprocess, sys, time
@@ -236,6 +250,7 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
         (server,) = (one.process for one in fork_server._servers)
         assert server is not None
         server.kill()
+        server.wait()  # the one with Inductor ends with it
         ended = plans.run(FACTS)
 
     assert ended.exit.outcome is Outcome.OK
