@@ -239,7 +239,7 @@ def main(descriptor: str, parent: str) -> None:
 
 
 def gpu_is_there() -> bool:
-    """Asked in another process, as one that has asked CUDA cannot be forked; torch 2.11 asks when it imports Inductor."""
+    """Asked in another process: one that has asked CUDA cannot be forked, and torch 2.11's Inductor asks on import."""
     import torch
 
     pid = _fork()
