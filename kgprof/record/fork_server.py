@@ -4,7 +4,7 @@ It imports nothing of the workload, computes nothing and starts no thread. From 
 has imported Inductor too, for the plan and the runs that compile: a child begins with the modules that it would have
 imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof
 adopts it and ends it as one that it started itself; it sets what a new process would have been given (session, streams,
-environment, arguments), and goes on as one: its exit is the interpreter's.
+environment, arguments), and goes on as one.
 
 What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
 Rounds, whose spread is that between processes, are started as new ones for that reason.

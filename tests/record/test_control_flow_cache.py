@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ from torch._dynamo.utils import counters
 from torch._inductor import codecache, compile_fx, config
 from torch._inductor.utils import fresh_cache
 
+from kgprof import progress
+from kgprof.model import CompilePass, MemoryPass, Options, PassName, TensorRecords
+from kgprof.reading import recordings
+from kgprof.record import recorder
 from kgprof.record.control_flow_cache import ControlFlowCache
 from kgprof.record.timing import BYPASS, HIT, MISS
 
@@ -53,6 +58,36 @@ def test_a_graph_with_a_branch_is_kept_where_torch_passes_its_cache_by() -> None
     assert found_seen == (1, 0, 1)
     for results in (first, found):
         torch.testing.assert_close(results, [chosen(row) for row in ROWS])
+
+
+RUN = """
+import atexit
+import torch
+from torch._dynamo.utils import counters
+def step():
+    return chosen(torch.ones(64))
+@torch.compile
+def chosen(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x * 3, (x,))
+atexit.register(lambda: print("FACTS", *(counters["inductor"]["fxgraph_cache_" + n] for n in ("bypass", "hit"))))
+"""
+
+
+def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) -> None:
+    file = tmp_path / "w.py"
+    file.write_text(RUN, encoding="utf-8")
+    passes = (PassName.COMPILE, PassName.TIMING, PassName.MEMORY)
+    options = Options(workload=f"{file}:step", device="cpu", steps=5, passes=passes)
+
+    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+
+    facts = [line.split()[1:] for line in run.log.splitlines() if line.startswith("FACTS")]
+    assert facts == [["1", "0"], ["1", "1"]]  # of child A, then of child B
+    assert isinstance(run.compile, CompilePass)
+    assert len(run.compile.compilations) == 1
+    assert isinstance(run.memory, MemoryPass)
+    assert isinstance(run.memory.tensors, TensorRecords)
+    assert len(run.memory.tensors.graphs) == 1
 
 
 def test_others_are_cached_as_ever_and_nothing_stays_replaced() -> None:
