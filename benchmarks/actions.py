@@ -51,7 +51,9 @@ def measured(name: str, fix: str, rule: str) -> dict[str, Any]:
     script = PROGRAMS / f"{name}.py"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "kgprof", "profile", str(script), "-o", folder, "-q"]
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"kgprof profile {script} ended with {done.returncode}: {done.stderr[-2000:]}")
         report = json.loads((Path(folder) / "report.json").read_text())
     first = report["actions"][0]
     times: dict[str, list[float]] = {"as it stands": [], "fixed": []}

@@ -3,6 +3,7 @@
     python benchmarks/time_to_answer.py trees BEFORE AFTER --turns 3 -- profile linkpred
     python benchmarks/time_to_answer.py scripts                 # those of tests/programs/scripts that run here
     python benchmarks/time_to_answer.py phases -- profile linkpred --strategy fused
+    python benchmarks/time_to_answer.py starts -- profile my_model.py:step
     python benchmarks/time_to_answer.py table                   # the scripts' results as Markdown
 
 Wall seconds are from start to end. CPU seconds are user and system time of the command and of everything that it
@@ -13,8 +14,10 @@ seconds cannot. OMP_NUM_THREADS=1 for both sides: a thread of OpenMP spins while
 .venv/bin/python. ``scripts``: `python X` with private, cold caches of Inductor and Triton, then `kgprof profile X` on
 caches as cold, with the passes that a program of less than a minute has by default: they are named, because on a busy
 machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
-what stands there. ``phases``: where one command's CPU seconds go, by child process and what it said it was doing; a
-line is written when a phase ends, so that a run that is stopped has its table up to there.
+what stands there. ``phases``: where one command's seconds go, by child process and what it said it was doing; a line is
+written when a phase ends, so that a run that is stopped has its table up to there. ``starts``: which children were
+forked from a process that has imported torch, and their seconds from their start until they are prepared; then the same
+command with new processes only.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import contextlib
 import ctypes
 import importlib.metadata
 import json
+import multiprocessing
 import os
 import platform
 import resource
@@ -35,6 +39,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -59,9 +64,15 @@ def main() -> None:
         scripts.add_argument("-o", "--output", type=Path, default=RESULTS / "script_cost.json")
     phases = verbs.add_parser("phases")
     phases.add_argument("command", nargs="+", help="of kgprof")
+    starts = verbs.add_parser("starts")
+    starts.add_argument("-o", "--output", type=Path, default=RESULTS / "starts.json")
+    starts.add_argument("command", nargs="+", help="of kgprof, without its output folder")
     asked = parser.parse_args()
     if asked.verb == "phases":
         sys.exit(where_it_goes(asked.command))
+    if asked.verb == "starts":
+        compare_starts(asked.command, asked.output)
+        return
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if asked.verb == "trees":
         compare_trees(asked.before, asked.after, asked.turns, asked.command, asked.output)
@@ -134,13 +145,13 @@ def where_it_goes(command: Sequence[str]) -> int:
     from kgprof.cli import main as kgprof
     from kgprof.record import children
 
-    original, now, began = children.run, "kgprof", _cpu_of_tree()
+    original, now, began, since = children.run, "kgprof", _cpu_of_tree(), time.monotonic()
 
     def enters(phase: str) -> None:
-        nonlocal now, began
-        spent = _cpu_of_tree()
-        print(f"| {now} | {spent - began:.1f} |", file=sys.stderr, flush=True)
-        now, began = phase, spent
+        nonlocal now, began, since
+        spent, at = _cpu_of_tree(), time.monotonic()
+        print(f"| {now} | {at - since:.1f} | {spent - began:.1f} |", file=sys.stderr, flush=True)
+        now, began, since = phase, spent, at
 
     def watched(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
         whose = job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}"
@@ -155,7 +166,7 @@ def where_it_goes(command: Sequence[str]) -> int:
         return ended
 
     children.run = watched
-    print("| child, phase | CPU s |\n|---|---|", file=sys.stderr)
+    print("| child, phase | wall s | CPU s |\n|---|---|---|", file=sys.stderr)
     sys.argv[1:] = command
     try:
         kgprof()
@@ -163,6 +174,60 @@ def where_it_goes(command: Sequence[str]) -> int:
         return ended.code if isinstance(ended.code, int) else 1
     finally:
         enters("")
+
+
+def compare_starts(command: Sequence[str], output: Path) -> None:
+    """Each way in a process of its own, as kgprof is one."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    found: dict[str, Any] = {**conditions(), "gpu": gpu, "command": ["kgprof", *command]}
+    for way in ("forked", "new"):
+        with multiprocessing.get_context("spawn").Pool(1) as pool, tempfile.TemporaryDirectory() as folder:
+            found[way] = pool.apply(starts_of_children, ((*command, "-o", f"{folder}/out"), way == "forked"))
+        output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        print(way, json.dumps(found[way]), flush=True)
+
+
+def starts_of_children(command: Sequence[str], may_fork: bool) -> dict[str, Any]:
+    os.environ.update(ENVIRONMENT)
+    sys.path.insert(0, str(ROOT))
+    from kgprof.cli import main as kgprof
+    from kgprof.record import children, fork_server
+
+    began, cpu, found = time.monotonic(), _cpu_of_tree(), []
+    run, forked = children.run, fork_server.forked
+    code: Any = None
+
+    def watched_run(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
+        spent, at = _cpu_of_tree(), time.monotonic()
+        child = {"child": job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}", "forked": False}
+        found.append(child)
+
+        def heard(name: str) -> None:
+            if name not in ("plan", "prepare") and WALL not in child:
+                child[WALL], child[CPU] = round(time.monotonic() - at, 2), round(_cpu_of_tree() - spent, 2)
+            on_phase(name)
+
+        return run(job, on_phase=heard, **settings)
+
+    def watched_forked(*given: Any) -> Any:
+        made = forked(*given)
+        found[-1]["forked"] = made is not None
+        return made
+
+    sys.argv[1:] = command
+    ways = () if may_fork else (mock.patch.object(children, "FORKED", ()),)
+    patches = mock.patch.object(children, "run", watched_run), mock.patch.object(fork_server, "forked", watched_forked)
+    with contextlib.ExitStack() as stack:
+        for patch in (*ways, *patches):
+            stack.enter_context(patch)
+        try:
+            kgprof()
+        except SystemExit as ended:
+            code = ended.code
+    spent_s = {WALL: round(time.monotonic() - began, 2), CPU: round(_cpu_of_tree() - cpu, 2)}
+    return {"exit_code": code, **spent_s, "children": found}
 
 
 def _cpu_of_tree() -> float:

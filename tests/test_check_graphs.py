@@ -170,7 +170,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     lines = done.stdout.splitlines()
     (at,) = [number for number, line in enumerate(lines) if ": KGP101 " in line]
     # then: the workload lies in another repository, so its whole path and its lines are nobody's here
-    shown = Redactor(private_names())(str(GRAPHS))
+    shown = Redactor(private_names({**os.environ, "PYTHONPATH": str(ROOT)}))(str(GRAPHS))
     assert lines[at].startswith(f"{shown}:{PRINTS}: KGP101 ")
     assert 'print("in the step")' not in done.stdout
     assert lines[-1] == "FAILED: gate failed: prints.as-is: 1 over the budget of 0 graph-breaks"

@@ -491,7 +491,7 @@ def test_a_workload_that_raises_while_it_is_imported_is_a_run_that_died(tmp_path
     assert (done.returncode, report["exit_code"]) == (4, 4), done.stderr
     log = Path("out", "recording", "runs", "step.as-is", "log.txt")
     raised = "raised RuntimeError while it was imported: this module cannot be imported"
-    shown = Redactor(private_names())(str(WORKLOADS / "raises_on_import.py"))
+    shown = Redactor(private_names({**os.environ, "PYTHONPATH": str(ROOT)}))(str(WORKLOADS / "raises_on_import.py"))
     assert error_and_hint(done.stderr)[:2] == [
         f"kgprof: error: step.as-is raised during PLAN: {shown} {raised} (exit code 1)",
         f"  hint: its log: {log}",

@@ -47,14 +47,13 @@ def _found(
 ) -> Iterator[m.Action]:
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
-        # An eager script has its line to compile it with, which comes after all else.
-        uncompiled = rule.topic is m.Topic.COVERAGE and finding.run is None and bool(finding.fix)
-        unsuited = rule.topic in NOT_ABOUT_SPEED and not uncompiled
+        gains = rule.fix_gains_speed and finding.run is None and bool(finding.fix)
+        unsuited = rule.topic in NOT_ABOUT_SPEED and not gains
         if finding.run not in (run.key, None) or finding.accepted or unsuited:
             continue
         saves = _bound(finding, rule, idle_us)
         if isinstance(saves, m.Skipped):
-            if not uncompiled and not _asks_for_something(finding):
+            if not gains and not _asks_for_something(finding):
                 continue
         elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
             continue

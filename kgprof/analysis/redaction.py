@@ -110,12 +110,15 @@ class Redactor:
 
 
 def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
-    """What lies in the repository is named from its top; then homes, libraries, and the rest by its last two names."""
+    """What lies in the repository is named from its top, and what PYTHONPATH leads to from there; then homes,
+    libraries, and the rest by its last two names."""
     yield from (_SITE_PACKAGES, _PYTHON)
     if root.startswith("/") and root.strip("/"):
         top = re.escape(root.rstrip("/"))
         yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}/"), "", needs="/")
         yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/")
+    for folder in sorted(set(private.import_folders), key=len, reverse=True):
+        yield Pattern(FOLDERS, re.compile(rf"{_PATH_START}{re.escape(folder)}(?=/)"), "<PYTHONPATH>", needs=folder)
     for home in sorted({home.rstrip("/") for home in private.homes}, key=len, reverse=True):
         if home.count("/") >= 1:
             yield Pattern(HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home)

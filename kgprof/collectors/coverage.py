@@ -32,6 +32,7 @@ NOTHING_MEASURED = m.Rule(
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
+    fix_gains_speed=True,  # COMPILED
 )
 RULES = (NOTHING_MEASURED,)
 

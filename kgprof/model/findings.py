@@ -70,6 +70,7 @@ class Rule(Model, frozen=True, kw_only=True):
     can_cost: tuple[CostKind, ...]  # what of a step a finding can be the reason of; empty: it costs no time by itself
     judged_from_times: bool  # near a threshold its findings come and go with the noise, so they fail no comparison
     symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
+    fix_gains_speed: bool = False  # a fix of its for all runs makes the step faster, whatever its topic
 
 
 def unknown_rule(name: str, level: Level) -> Rule:

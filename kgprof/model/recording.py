@@ -236,6 +236,7 @@ class PrivateNames(Model, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()  # home directories
+    import_folders: tuple[str, ...] = ()  # those of PYTHONPATH: what lies in one is named from there
 
 
 class InTurn(Model, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -85,8 +86,19 @@ def main(job_file: str, descriptor: str) -> None:
         sys.exit(1)
     if job.task is not Task.SCRIPT:
         events.send(Done())
+        leave()
     elif raised is not None:
         raise raised  # by a program: the interpreter shows it and ends as it would without kgprof
+
+
+def leave() -> None:
+    """Ends the process as the interpreter does, but does not take its modules apart first: 1.3 s with Inductor's."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing's children do
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # its reader is gone, or the workload has closed it
+            stream.flush()
+    os._exit(0)
 
 
 def end_with_the_parent(parent_pid: int) -> None:
@@ -150,6 +162,7 @@ def measure(job: Job, events: Events) -> None:
     Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
     again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
     """
+    from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.environment import ProbeWhenAsked
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
@@ -162,7 +175,8 @@ def measure(job: Job, events: Events) -> None:
     compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), isa_probe if on_cpu else nullcontext():
-        with provenance if probed and compiles else nullcontext():
+        kept = ControlFlowCache(keeps=True)
+        with provenance if probed and compiles else nullcontext(), kept if probed and compiles else nullcontext():
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
             # COMPILE always: what the others measure is the code that it compiles.
@@ -220,13 +234,15 @@ def probe(job: Job, events: Events) -> None:
     """
     from kgprof.record import cpp_kernels
     from kgprof.record.call_index import CallIndex
+    from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
-    with in_place_of_inductor(job.options.backend):
+    compiles = job.key is not None and job.key.mode != m.EAGER
+    with in_place_of_inductor(job.options.backend), ControlFlowCache(keeps=False) if compiles else nullcontext():
         run = Run(job, events.phase)
         if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
             for _ in range(run.options.steps):

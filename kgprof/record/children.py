@@ -278,7 +278,9 @@ class _Child:
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         if job.task in FORKED and job.checkout is None:
             server = [sys.executable, *options, code.format("fork_server"), home]
-            compiles = job.key is not None and job.key.mode != m.EAGER and not job.options.backend
+            modes = job.options.modes if job.key is None else (job.key.mode,)
+            compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {m.EAGER}
+            compiles = compiles and not job.options.backend
             forked = fork_server.forked(server, job_file, environment, events, self._signals, compiles)
             if forked is not None:
                 return forked

@@ -1,10 +1,10 @@
 """A process that has imported torch, and forks the children of a function's runs: they need not import it again.
 
 It imports nothing of the workload, computes nothing and starts no thread. From it another one is forked on demand that
-has imported Inductor too, for the runs that compile: a child begins with the modules that it would have imported by
-the time it is prepared. A child is forked twice, so that kgprof adopts it and ends it as one that it started itself; it
-sets what a new process would have been given (session, streams, environment, arguments), and goes on as one: its exit
-is the interpreter's.
+has imported Inductor too, for the plan and the runs that compile: a child begins with the modules that it would have
+imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof
+adopts it and ends it as one that it started itself; it sets what a new process would have been given (session, streams,
+environment, arguments), and goes on as one.
 
 What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
 Rounds, whose spread is that between processes, are started as new ones for that reason.
@@ -13,6 +13,7 @@ Rounds, whose spread is that between processes, are started as new ones for that
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -25,6 +26,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+from unittest import mock
 
 from kgprof import model as m
 from kgprof.signals import Signals
@@ -33,14 +35,15 @@ ANSWERS_S = 60.0  # a busy machine takes 20 s to import torch
 ENDS_S = 5.0
 POLL_S = 0.05
 LENGTH = 8  # bytes before each order
-LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # torch looks for them when it needs them
-FOR_INDUCTOR = ("TORCHINDUCTOR_VEC_ISA_OK",)  # torch._inductor.config is not imported before
+VECTOR_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"  # known after the plan; a child puts it into torch._inductor.config itself
+LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)  # torch looks for the others when it needs them
 MODULES = (
     "torch",
+    "torch._dynamo",
     *(f"kgprof.record.{name}" for name in ("child", "eager_calls", "environment", "kernel_provenance", "planning")),
     *(f"kgprof.record.{declared.module}" for declared in m.PASSES.values()),
 )
-COMPILER = ("torch._dynamo", "torch._inductor.compile_fx")  # what the first torch.compile(...) imports
+COMPILER = ("torch._inductor.compile_fx",)  # what the first torch.compile(...) imports
 
 
 class Forked:
@@ -85,12 +88,13 @@ class ForkServer:
     process: subprocess.Popen[bytes] | None = None
 
     def __init__(self) -> None:
-        self._ready: dict[bool, tuple[socket.socket, dict[str, str]]] = {}  # with Inductor, without
+        self._ready: dict[bool, socket.socket] = {}  # with Inductor, without
+        self._has: dict[str, str] = {}
+        self._without_inductor = False  # that process has ended: importing it opened a GPU
 
     def channel(self, command: Sequence[str], environment: Mapping[str, str], compiles: bool) -> socket.socket | None:
         """None where a child's torch would have read another environment while it was imported."""
         needed = {name: value for name, value in environment.items() if name not in LATE}
-        plain = {name: value for name, value in needed.items() if name not in FOR_INDUCTOR}
         if self.process is None:
             ours, theirs = socket.socketpair()
             with theirs:
@@ -103,18 +107,22 @@ class ForkServer:
                     env=environment,
                     start_new_session=True,
                 )
-            self._ready[False] = ours, plain
-        channel, has = self._ready[False]
-        if has != plain or not compiles:
-            return channel if has == plain else None
-        if True in self._ready and self._ready[True][1] != needed:
-            self._ready.pop(True)[0].close()
-        if True not in self._ready:
+            self._ready[False], self._has = ours, needed
+        compiles = compiles and not self._without_inductor
+        if compiles and self._has == needed and True not in self._ready:
             ours, theirs = socket.socketpair()
             with theirs:
-                _send(channel, {"environment": dict(environment)}, (theirs.fileno(),))
-            self._ready[True] = ours, needed
-        return self._ready[True][0]
+                _send(self._ready[False], {}, (theirs.fileno(),))
+            self._ready[True] = ours
+        return self._ready[compiles] if self._has == needed else None
+
+    def lost_inductor(self, channel: socket.socket) -> bool:
+        """Whether it was the process with Inductor that has ended; children import that themselves from then on."""
+        if channel is not self._ready.get(True):
+            return False
+        self._ready.pop(True).close()
+        self._without_inductor = True
+        return True
 
     def answer(self, channel: socket.socket, signals: Signals) -> int:
         """The pid of the child. Raises OSError where it does not come in time, or a signal does."""
@@ -133,7 +141,7 @@ class ForkServer:
         return int.from_bytes(answer)
 
     def end(self) -> None:
-        for channel, _ in self._ready.values():
+        for channel in self._ready.values():
             channel.close()
         self._ready.clear()
         if self.process is not None:
@@ -171,10 +179,15 @@ def forked(
     reading, writing = os.pipe()
     pid, stdout = 0, os.fdopen(reading, "rb")
     try:
-        if (channel := server.channel(command, environment, compiles)) is not None:
-            order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
-            _send(channel, order, (events, writing))
-            pid = server.answer(channel, signals)
+        order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
+        while (channel := server.channel(command, environment, compiles)) is not None:
+            try:
+                _send(channel, order, (events, writing))
+                pid = server.answer(channel, signals)
+                break
+            except ConnectionError:
+                if not server.lost_inductor(channel):
+                    raise
     except OSError:
         server.broken = True
         server.end()
@@ -214,8 +227,8 @@ def main(descriptor: str, parent: str) -> None:
             channel.close()
             channel = socket.socket(fileno=files.pop())
             child.end_with_the_parent(os.getppid())
-            os.environ.update(order["environment"])
-            _import(COMPILER)
+            with mock.patch("torch.cuda.is_available", functools.partial(bool, gpu_is_there())):
+                _import(COMPILER)
         elif "job" in order:
             os.waitpid(pid, 0)
         for file in files:
@@ -223,6 +236,16 @@ def main(descriptor: str, parent: str) -> None:
     with contextlib.suppress(ChildProcessError):
         os.wait()  # for the one with Inductor, whose channel is closed as well
     os._exit(0)
+
+
+def gpu_is_there() -> bool:
+    """Asked in another process: one that has asked CUDA cannot be forked, and torch 2.11's Inductor asks on import."""
+    import torch
+
+    pid = _fork()
+    if pid == 0:
+        os._exit(not torch.cuda.is_available())
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -266,6 +289,10 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
         time.sleep(0.001)
     os.environ.clear()
     os.environ.update(order["environment"])
+    if "torch._inductor.config" in sys.modules:
+        from torch._inductor import config
+
+        config.cpp.vec_isa_ok = {"1": True, "0": False}.get(os.environ.get(VECTOR_ISA_OK, ""))
     for standard in (1, 2):
         os.dup2(files[1], standard)
     os.close(files[1])

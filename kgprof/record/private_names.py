@@ -22,7 +22,13 @@ def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames
         # No variable has it where nobody logged in (a container, a service).
         users.append(pwd.getpwuid(os.getuid()).pw_name)
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
-    return m.PrivateNames(users=_named(users), hosts=_named(hosts), homes=_named((environment.get("HOME", ""), home)))
+    folders = (os.path.abspath(one) for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one)
+    return m.PrivateNames(
+        users=_named(users),
+        hosts=_named(hosts),
+        homes=_named((environment.get("HOME", ""), home)),
+        import_folders=_named(one for one in folders if one != os.sep),
+    )
 
 
 def _named(names: Iterable[str]) -> tuple[str, ...]:

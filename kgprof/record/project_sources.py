@@ -117,13 +117,20 @@ def _package_and_version(imported: str) -> str:
     if imported == STANDARD_LIBRARY:
         return f"{STANDARD_LIBRARY} {platform.python_version()}"
     with suppress(ImportError, AttributeError):  # the program emptied sys.modules, and nothing can be imported any more
-        for name in (imported, *distributions().get(imported, ())):  # most have the name that they are imported by
+        for name in _distributions_of(imported):
             try:
                 found = metadata.distribution(name)
             except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
                 continue
             return f"{found.metadata['Name']} {found.version}"
     return ""
+
+
+def _distributions_of(imported: str) -> Iterator[str]:
+    """Most have the name that they are imported by; only for others all are looked through."""
+    if imported:
+        yield imported
+        yield from distributions().get(imported, ())
 
 
 @cache

@@ -72,6 +72,11 @@ def steps_of(kernels: m.KernelBreakdown) -> int:
     return max(kernels.steps, 1)
 
 
+def per(kernels: m.KernelBreakdown) -> str:
+    """What such a quotient is of."""
+    return "step" if kernels.steps else "window"
+
+
 def parts(kernels: m.KernelBreakdown) -> tuple[KindPart, ...]:
     """Every kind that took time, in the bars' order, then idle."""
     totals = {kind.kind.value: kind.total_us for kind in kernels.kinds}
@@ -124,7 +129,8 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
             else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
             for kind in kinds
         )
-        rows.append(row(run.key.slug, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
+        name = run.key.slug if kernels.steps else f"{run.key.slug} (whole window)"
+        rows.append(row(name, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
     return plain("Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows)
 
 

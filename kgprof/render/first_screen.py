@@ -89,6 +89,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
     kinds = {segment.kind for bar in busy for segment in bar.segments}
     tiles = _changes(profile, found) if compared else _figures(profile, first, found, limits)
     decided = next((run for run in profile.comparison.runs if run.causes), None) if profile.comparison else None
+    marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
     causes_of = ""
     if decided and isinstance(decided.delta_us, float):
         causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
@@ -102,6 +103,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "causes_of": causes_of,
         "intervals": tuple(_intervals(profile.comparison)) if profile.comparison else (),
         "busy": busy,
+        "per": "step" if marked or compared else "window",
         "on_gpu": profile.device == "cuda",
         "legend": tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
     }

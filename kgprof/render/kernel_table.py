@@ -71,7 +71,7 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     for field, cause, *_ in _CAUSES:
         per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
         causes.append(f"{cause} {per_step} ({of_window})")
-    return f"GPU idle, µs per traced step (share of the window): {', '.join(causes)}"
+    return f"GPU idle, µs per traced {breakdown.per(kernels)} (share of the window): {', '.join(causes)}"
 
 
 def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
@@ -99,15 +99,15 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
 
 def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
     """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not known."""
-    idle, units = kernels.idle, ("\N{MICRO SIGN}s per step", "of the window")
+    idle, units = kernels.idle, (f"\N{MICRO SIGN}s per {breakdown.per(kernels)}", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)
     scale_us = max(getattr(idle, field) for field, *_ in _CAUSES) or 1.0
-    axis = f"0{DASH}{figure(scale_us / breakdown.steps_of(kernels))} \N{MICRO SIGN}s per step"
+    axis = f"0{DASH}{figure(scale_us / breakdown.steps_of(kernels))} {units[0]}"
 
     def drawn(cause: str, us: float, style: str) -> tuple[str, str, Cell]:
         per_step, of_window = _idle(us, kernels)
-        title = f"{cause}: {per_step} \N{MICRO SIGN}s per step, {of_window} of the window"
+        title = f"{cause}: {per_step} {units[0]}, {of_window} of the window"
         return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
 
     rows: list[tuple[Cell | str, ...]] = [
@@ -208,7 +208,8 @@ def _span_table(
         )
         for span in (*shown, unattributed)
     )
-    headings = (title, "kernels and copies per step", "\N{MICRO SIGN}s per step", "of GPU time")
+    of = breakdown.per(kernels)
+    headings = (title, f"kernels and copies per {of}", f"\N{MICRO SIGN}s per {of}", "of GPU time")
     return plain(label, headings, rows, style="", first="name")
 
 

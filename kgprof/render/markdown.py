@@ -446,7 +446,11 @@ def _by_weight(profile: m.Profile) -> list[Grouped]:
 def _finding(group: Grouped, root: str, *, struck: bool = False) -> str:
     cost = f"; {escaped(f'costs {group.cost}', 200)}" if group.cost else ""
     point = f"**{escaped(group.first.rule)}** {escaped(group.line(root), 400)}{cost}"
-    return f"<s>{point}</s>" if struck else f"{_LEVELS[group.first.level]} {point}"
+    if struck:
+        return f"<s>{point}</s>"
+    fix, no_fix = code(group.first.fix, _STATED), escaped(group.first.no_fix, _STATED)
+    advice = f"; fix: {fix}" if fix else f"; no fix: {no_fix}" if no_fix else ""
+    return f"{_LEVELS[group.first.level]} {point}{advice}"
 
 
 def _accepted(profile: m.Profile) -> Iterable[Section]:

@@ -283,7 +283,11 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
     busy = breakdown.busy_caption(kernels, run.step)
-    say(console, f"{run.key.slug}: {per_step} ms/step in {kernels.measured_in.upper()}, {busy}: {shares}", "bold")
+    say(
+        console,
+        f"{run.key.slug}: {per_step} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, {busy}: {shares}",
+        "bold",
+    )
     limits = replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=_NAME)
     table = kernel_table.kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
     table = table.only("kernel", "kind", "count", "total ms", "share")

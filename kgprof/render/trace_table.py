@@ -49,12 +49,13 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
         kernels, figures = profile.runs[index[file.key]].kernels, (DASH,) * 5
         if isinstance(kernels, m.KernelBreakdown):
             steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
+            of = "" if kernels.steps else " in all"
             figures = (
                 count(kernels.steps) if kernels.steps else "not marked",
-                figure(kernels.window_us / steps / 1000),
+                figure(kernels.window_us / steps / 1000) + of,
                 percent(kernels.busy_us / window_us),
                 percent(kernels.idle_us / window_us),
-                figure(kernels.total_us / steps),
+                figure(kernels.total_us / steps) + of,
             )
         rank = DASH if file.rank is None else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}"
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tarfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
+from kgprof.collectors import coverage
 from kgprof.model import Action, Profile, Recording, RunKey, Saving, ScriptRun, Skipped
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
@@ -125,6 +127,15 @@ def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
         ("KGP504", "model = torch.compile(model)")
     ]
     assert not analyse(recording(msgspec.structs.replace(eager, script=None))).actions
+
+
+def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
+    eager = msgspec.structs.replace(run(RunKey(strategy="train", mode="as-is"), compiled=0), script=script)
+    silent = msgspec.structs.replace(coverage.NOTHING_MEASURED, fix_gains_speed=False)
+    monkeypatch.setattr(sys.modules["kgprof.analysis.actions"], "rule_of", lambda finding: silent)
+
+    assert "KGP504" not in {action.rule for action in analyse(recording(eager)).actions}
 
 
 def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:

@@ -95,6 +95,23 @@ def test_what_identifies_is_replaced_and_the_rest_of_the_text_stays(given: str, 
 
 
 @pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ("/tmp/siblings/mingpt/parts/model.py", "<PYTHONPATH>/mingpt/parts/model.py"),
+        ("/tmp/siblings/deeper/x.py and /tmp/siblings-old/a/b.py", "<PYTHONPATH>/x.py and <elsewhere>/a/b.py"),
+        (f"{ROOT}/src/model.py", "src/model.py"),  # the repository comes first
+        ("/tmp/siblings", "/tmp/siblings"),
+    ],
+)
+def test_what_pythonpath_leads_to_is_named_from_its_folder(given: str, then: str) -> None:
+    folders = ("/tmp/siblings", "/tmp/siblings/deeper", f"{ROOT}/src")
+    redact = Redactor(msgspec.structs.replace(HERE, import_folders=folders), root=ROOT)
+
+    assert redact(given) == then
+    assert redact(then) == then
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "12.5 ms/step, 3 reads/step, a/b/c/d and x / y",

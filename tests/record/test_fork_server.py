@@ -27,6 +27,7 @@ from tests.record.test_children import is_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
 
+COMPILER = "torch._inductor.compile_fx"
 NEW, FORKED = "kgprof.record.child", "kgprof.record.fork_server"
 FACTS = """
 import gc, json, logging, os, random, signal, stat, sys, threading
@@ -120,6 +121,88 @@ def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plan
     assert log.index("here") < log.index("ZeroDivisionError") < log.rindex("at the end")
 
 
+def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as_they_are(plans: Plans) -> None:
+    program = """
+        import atexit, os, threading, time
+        class Kept:
+            def __del__(self):
+                print("taken apart")
+        kept = Kept()
+        kept.itself = kept  # else unloading the module alone would end it
+        def late():
+            time.sleep(0.3)
+            print("from a thread")
+        atexit.register(lambda: print("at the end", end=""))  # without the line's end: nothing has been flushed
+        threading.Thread(target=late).start()
+        def step(): ...
+    """
+    new = plans.run(program).exit
+    logs = [plans.log.read_text(encoding="utf-8")]
+    with fork_server.imports_shared():
+        forked = plans.run(program).exit
+    logs.append(plans.log.read_text(encoding="utf-8"))
+
+    assert [(one.outcome, one.exit_code) for one in (new, forked)] == [(Outcome.OK, 0)] * 2
+    assert [log.splitlines()[-2:] for log in logs] == [["from a thread", "at the end"]] * 2
+
+
+def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dynamo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
+    file = tmp_path / "w.py"
+    program = """
+        import sys, torch
+        names = [name for name in ("torch._dynamo", "torch._inductor.compile_fx") if name in sys.modules]
+        isa = sys.modules["torch._inductor.config"].cpp.vec_isa_ok if len(names) == 2 else None
+        print("FACTS", *names, isa, flush=True)
+        def step(): return torch.ones(2)
+    """
+    file.write_text(textwrap.dedent(program), encoding="utf-8")
+
+    def plan(mode: str, isa: dict[str, str]) -> list[str]:
+        options, log = Options(workload=f"{file}:step", modes=(mode,)), tmp_path / "log.txt"
+        job = Job(task=Task.PLAN, options=options, parent_pid=os.getpid(), answer=str(tmp_path / "plan.json"))
+        children.run(job, scratch=tmp_path, log=log, caches=Caches(folder=tmp_path / "caches", extra=isa))
+        return next(line for line in log.read_text().splitlines() if line.startswith("FACTS")).split()[1:]
+
+    with fork_server.imports_shared():
+        seen = [
+            plan("eager", {}),
+            *(plan("default", {"TORCHINDUCTOR_VEC_ISA_OK": isa} if isa else {}) for isa in ("", "1", "0")),
+        ]
+
+    imported = ["torch._dynamo", COMPILER]
+    assert seen == [[*imported[:1], "None"], *([*imported, isa] for isa in ("None", "True", "False"))]
+
+
+def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(plans: Plans) -> None:
+    with fork_server.imports_shared():
+        plans.run(FACTS)
+        (server,) = (one.process for one in fork_server._servers)
+        assert server is not None
+        (inductor,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        os.kill(int(inductor), signal.SIGKILL)  # as it ends itself where importing Inductor opens a GPU
+        ended = [plans.run(f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}") for _ in range(2)]
+
+    assert [one.exit.outcome for one in ended] == [Outcome.OK] * 2
+    assert [began for _, began, _ in plans.facts] == [FORKED] * 3
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_whether_there_is_a_gpu_is_asked_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    def is_available() -> bool:
+        (tmp_path / "asked").write_text(str(os.getpid()))
+        return there
+
+    monkeypatch.setattr("torch.cuda.is_available", is_available)
+
+    assert fork_server.gpu_is_there() is there
+    assert is_gone(int((tmp_path / "asked").read_text()))
+
+
 def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plans: Plans) -> None:
     program = """
         import os, subprocess, sys, time
@@ -167,6 +250,7 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
         (server,) = (one.process for one in fork_server._servers)
         assert server is not None
         server.kill()
+        server.wait()  # the one with Inductor ends with it
         ended = plans.run(FACTS)
 
     assert ended.exit.outcome is Outcome.OK

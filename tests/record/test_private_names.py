@@ -36,6 +36,12 @@ def test_names_come_from_variables_and_the_account_each_once(here: None) -> None
     )
 
 
+def test_the_folders_of_pythonpath_are_known_absolute_each_once(here: None) -> None:
+    found = private_names({"PYTHONPATH": "/data/siblings:/:lib::/data/siblings/"})
+
+    assert found.import_folders == ("/data/siblings", str(Path.cwd() / "lib"))
+
+
 def test_without_variables_the_account_still_has_a_name(here: None) -> None:
     assert private_names({}) == PrivateNames(users=("analima",), hosts=("gpu-node17",), homes=("/srv/people/analima",))
 

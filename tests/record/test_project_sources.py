@@ -166,3 +166,16 @@ def test_the_packages_whose_lines_are_named_come_along_with_their_versions() -> 
         "yaml": f"PyYAML {yaml.__version__}",
     }
     assert gather(lines, project_files("linkpred"), recorded_here=False).packages == {}
+
+
+def test_a_distribution_of_the_name_that_is_imported_is_found_without_looking_through_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(project_sources, "distributions", lambda: looked.append("all") or {"yaml_": ["PyYAML_"]})
+    project_sources._package_and_version.cache_clear()
+
+    found = [project_sources._package_and_version(name) for name in ("torch", "", "yaml_")]
+
+    assert found == [f"torch {torch.__version__}", "", ""]
+    assert looked == ["all"]

@@ -53,6 +53,20 @@ def test_the_table_of_runs_has_eight_metrics_at_most() -> None:
     assert head.count("|") <= 1 + 1 + 8
 
 
+def test_each_finding_has_its_fix_as_code_or_why_there_is_none() -> None:
+    told = with_findings(3)
+    first, second, third = told.findings
+    fixed = msgspec.structs.replace(first, fix="loss = loss.detach()")
+    lacking = msgspec.structs.replace(second, no_fix="the library reads it <itself>")
+
+    text = Markdown().render(msgspec.structs.replace(told, findings=(fixed, lacking, third), actions=()))
+
+    lines = {name: line for line in text.splitlines() for name in re.findall(r"^- .*(finding \d)", line)}
+    assert lines["finding 0"].endswith("; fix: `loss = loss.detach()`")
+    assert lines["finding 1"].endswith("; no fix: the library reads it &lt;itself&gt;")
+    assert "fix" not in lines["finding 2"]
+
+
 def test_of_hundreds_of_findings_those_in_the_json_only_are_counted() -> None:
     text = Markdown(limit=10**6).render(with_findings(500))
 

@@ -77,6 +77,24 @@ def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: p
     ]
 
 
+def test_a_trace_that_marks_no_steps_has_times_of_its_window_and_none_per_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = event("kernel", "triton_poi_0", 100.0, 2000.0, thread=7, stream=7)
+    last = event("kernel", "triton_poi_1", 3100.0, 1000.0, thread=7, stream=7)
+    found = taken_in(tmp_path, write(tmp_path / "plain.json", [first, last]))
+    capsys.readouterr()
+
+    (line,) = texts(file_table(found, IN_TEXT))
+    assert line[4:] == ("not marked", "4.00 in all", "75.0 %", "25.0 %", "3,000 in all")
+    pages = {renderer.name: renderer.render(found) for renderer in RENDERERS}
+    assert "4.00 ms/window in TRACE" in pages["text"]
+    assert "plain.as-is (whole window)" in pages["markdown"]
+    page = pages["html"]
+    assert "busy/window" in page
+    assert "kernels and copies per step" not in page
+
+
 def test_a_name_steers_no_renderer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new = a_trace(tmp_path / "<b>new|.json", HOSTILE, 20.0)
     old = a_trace(tmp_path / "old.json", f"{HOSTILE} too", 30.0)
