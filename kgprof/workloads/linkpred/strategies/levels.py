@@ -32,6 +32,7 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.level_kernels import LevelKernels, fit
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -101,6 +102,7 @@ class Levels:
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
         self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
+        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.differed = 0.0  # as measured
         self.by_hash = True
 
@@ -118,7 +120,9 @@ class Levels:
         sizes = (size, size, size, size, size, 5)
         buffers = zip(sizes, types, strict=True)
         self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
-        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
+        self.kernels: LevelKernels | None = None
+        if self.differs and mode != m.EAGER and part == "step" and fit(problem):
+            self.kernels = LevelKernels(problem, self.differs, self.apart)
         self.restart()
 
     def restart(self) -> None:
@@ -135,6 +139,9 @@ class Levels:
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
+        if self.kernels is not None:
+            self.kernels.begin(keys, goals[:, 0], self.walk.at)
+            return
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
         first = Successors(keys, states, none, table.lost)
@@ -149,6 +156,17 @@ class Levels:
         if self.done:
             return
         self.level += 1
+        left = self._level() if self.kernels is None else self.kernels.level(self.walk, self.problem.depth)
+        if left < 0:
+            self.restart()
+            return
+        # A candidate stands at every state of the frontier.
+        left = left or int(self.walk.live.any())
+        self.done = self.level == self.problem.depth or not left
+        if self.done and self._misled():
+            self.restart()
+
+    def _level(self) -> int:
         if len(self.frontier.ids):
             reached, new = self._expand()
             self._follow(self.walk, self.table, self.problem.depth)
@@ -157,18 +175,15 @@ class Levels:
             self.frontier = Frontier(*(each[new] for each in reached))
         else:
             self._follow(self.walk, self.table, self.problem.depth)
-        # A candidate stands at every state of the frontier.
-        left = len(self.frontier.ids) or bool(self.walk.live.any())
-        self.done = self.level == self.problem.depth or not left
-        if self.done and self._misled():
-            self.restart()
+        return len(self.frontier.ids)
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = bool(self.table.collisions), float(self.apart)
+        collisions, differed = self.kernels is None and bool(self.table.collisions), float(self.apart)
         further = differed > self.differs  # both are 0 without a first look
         self.differed = max(self.differed, differed)
-        self.differs = 0.0 if further else self.differs
+        if further:
+            self.differs, self.kernels = 0.0, None
         self.by_hash = self.by_hash and not collisions
         return further or collisions
 
@@ -186,6 +201,8 @@ class Levels:
     def _looks(self) -> tuple[tuple[str, str], ...]:
         if not (self.differs or self.differed):
             return ()
+        if self.kernels is not None:
+            self.children, self.again = self.kernels.children, self.kernels.again
         said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
         return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
 
