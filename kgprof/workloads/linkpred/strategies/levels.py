@@ -15,7 +15,7 @@ A first look encodes the children with float16 products (first_look.py), and flo
 encoding of the first look differs from float32's by at most a share d of its length (``FIRST_LOOKS``); so by the
 Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
 logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
-than stated, everything begins again without a first look.
+than stated, everything begins again without a first look. On CUDA, compiled, kernels do the level (level_table.py).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from torch.nn.functional import pad
 from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
-from kgprof.workloads.linkpred.first_look import FirstLook
+from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.level_kernels import LevelKernels, fit
+from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, fit
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -40,7 +40,6 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 
 DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
-MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
 # The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
 # more children than parents could still win.
 FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
@@ -120,9 +119,10 @@ class Levels:
         sizes = (size, size, size, size, size, 5)
         buffers = zip(sizes, types, strict=True)
         self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
-        self.kernels: LevelKernels | None = None
+        self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
+        self.kernels: LevelTable | None = None
         if self.differs and mode != m.EAGER and part == "step" and fit(problem):
-            self.kernels = LevelKernels(problem, self.differs, self.apart)
+            self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
 
     def restart(self) -> None:
@@ -130,7 +130,7 @@ class Levels:
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
         self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
-        for buffer in (*self.walk, self.apart):
+        for buffer in (*self.walk, self.apart, self.second_apart):
             buffer.zero_()
         self.walk.outcome.fill_(UNFINISHED)
         self.walk.live.fill_(True)
@@ -180,7 +180,9 @@ class Levels:
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
         collisions, differed = self.kernels is None and bool(self.table.collisions), float(self.apart)
-        further = differed > self.differs  # both are 0 without a first look
+        # The kernels' second look stands for float32 where a first look is measured.
+        slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
+        further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK  # all 0 without a look
         self.differed = max(self.differed, differed)
         if further:
             self.differs, self.kernels = 0.0, None
@@ -201,9 +203,10 @@ class Levels:
     def _looks(self) -> tuple[tuple[str, str], ...]:
         if not (self.differs or self.differed):
             return ()
-        if self.kernels is not None:
-            self.children, self.again = self.kernels.children, self.kernels.again
         said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
+        if self.kernels is not None:
+            children, kept, exact = self.kernels.looked_at
+            said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
         return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
 
     def buffers(self) -> Mapping[str, Tensor]:
@@ -271,12 +274,6 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
     best = least.new_full((len(parents),), -torch.inf).scatter_reduce(0, parent, least, "amax")
     loses: Tensor = logits + reach < best[parent] - 2 * ROUNDING[logits.dtype]
     return ~loses
-
-
-def apart(seen: Tensor, encoded: Tensor) -> Tensor:
-    """The largest difference over the length of what was looked for."""
-    shares = (seen - encoded).norm(dim=1) / encoded.norm(dim=1).clamp(min=1e-30)
-    return torch.where(shares.isnan(), torch.inf, shares).amax()
 
 
 def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
