@@ -98,9 +98,7 @@ def encodings() -> dict[str, Any]:
     away = (logits - (policy.encode(states) * parents).sum(1) * policy.scale).abs()
     return {
         "first": float((logits - wanted).abs().max() / wanted.abs().max()),
-        "within reach": bool(
-            ((logits - (policy.encode(states) * parents).sum(1) * policy.scale).abs() <= reaches).all()
-        ),
+        "within reach": bool((away <= reaches).all()),
         "second": furthest(second, policy.encode(states)),
         "held": float(apart),
         "furthest": furthest(first.encode(states), policy.encode(states)),
