@@ -20,6 +20,9 @@ run to run. No result depends on it: a state's row is the first of those that ha
 
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
+from triton.errors import TritonError  # type: ignore[import-untyped]
+
+__all__ = ["TritonError"]
 
 
 @triton.jit
@@ -142,12 +145,12 @@ def exact_look(
 @triton.jit
 def look(
     children, kept, counter, parents, sources, encoded, logits, reaches, apart, predicates, terms, bias, weights,
-    biases, gains, shifts, field_word, field_shift, field_mask, epsilon, scale, reach, ATOMS: tl.constexpr,
+    biases, gains, shifts, field_word, field_shift, field_mask, epsilon, scale, reach, room, ATOMS: tl.constexpr,
     WORDS: tl.constexpr, LAYERS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, HELD: tl.constexpr,
 ):
     """Logits of all children and their reach, or HELD: how far those that were kept are from their encodings."""
     column = tl.arange(0, WIDTH)
-    count = tl.load(counter)
+    count = tl.minimum(tl.load(counter), room)
     for block in range(tl.program_id(0), tl.cdiv(count, ROWS), tl.num_programs(0)):
         row = block * ROWS + tl.arange(0, ROWS)
         there = row < count
@@ -557,15 +560,16 @@ def enter(slots, keys, places, begins, count, last, mixer, WORDS: tl.constexpr, 
 
 @triton.jit
 def settle(
-    slots, places, of, following, ends, chosen, new_ids, new_sources, counter, begins, count, FALSE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    slots, places, of, following, ends, chosen, new_ids, new_sources, counter, begins, count, TRUE: tl.constexpr,
+    FALSE: tl.constexpr, BLOCK: tl.constexpr,
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = i < count
     row = begins + i
     first = tl.load(slots + tl.load(places + i, there, 0), there, 0)
     tl.store(following + tl.load(of + i, there, 0), first, there)
-    new = there & (first == row) & (tl.load(ends + row, there, 0) > FALSE)
+    end = tl.load(ends + row, there, FALSE)
+    new = there & (first == row) & (end != TRUE) & (end != FALSE)
     number = new.to(tl.int32)
     to = tl.atomic_add(counter, tl.sum(number, 0)) + tl.cumsum(number, 0) - 1
     tl.store(new_ids + to, row, new)

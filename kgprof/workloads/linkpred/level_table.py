@@ -8,7 +8,7 @@ the Cauchy-Schwarz inequality, a logit by a share of both encodings' lengths. ``
 shares as measured, on all that were encoded again.
 
 How long lists are is known on the GPU alone until a level is over, so there is room for more than is expected. Where
-that was too little, everything begins again with twice as much.
+that was too little, or Triton does not compile a kernel, torch does it all.
 """
 
 from __future__ import annotations
@@ -39,10 +39,29 @@ MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM
 # Rows and warps of a program: of the first look, the second, and columns at a time in float32. Measured on an H100.
 LOOK, SECOND, EXACT = (64, 8), (64, 8), (32, 8)
 DERIVE_WARPS = 2
+PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
+MOST_CANDIDATES = 100_000  # no more were tried on a GPU
 CONTENDED = 16  # states per program
 BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
-SPARE = 1024  # children beside those that are expected to be encoded again
+ROOM, SPARE = 1.5, 1024  # children that are encoded again: so many per state, and so many beside
+
+
+class UncompiledError(Exception):
+    """Triton does not compile one of the kernels for these sizes. Nothing has run then."""
+
+
+def launch(kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
+    try:
+        kernel[(programs,)](*arguments, **sizes)
+    except torch.AcceleratorError:  # of a kernel that ran
+        raise
+    except (RuntimeError, kernels.TritonError) as error:
+        raise UncompiledError(f"Triton does not compile `{kernel.__name__}`: {error}") from error
+
+
+def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.empty(sizes, dtype=dtype, device=device)
 
 
 class Looks:
@@ -80,22 +99,28 @@ class Looks:
         reaches: Tensor,
     ) -> None:  # fmt: skip
         """Logits of all children and what the first look may be off by."""
-        self._look(children, children, count, parents, sources, encoded, logits, reaches, logits, held=False)
+        room = len(parents)
+        self._look(children, children, count, parents, sources, encoded, logits, reaches, logits, room=room, held=False)
 
     def held(self, children: Tensor, kept: Tensor, count: Tensor, encoded: Tensor, apart: Tensor) -> None:
         """Raises ``apart`` to the largest difference of a first look."""
-        self._look(children, kept, count, kept, kept, encoded, encoded, encoded, apart, held=True)
+        room = len(encoded)
+        self._look(children, kept, count, kept, kept, encoded, encoded, encoded, apart, room=room, held=True)
 
-    def _look(self, children: Tensor, kept: Tensor, count: Tensor, *others: Tensor, held: bool) -> None:
-        kernels.look[(self.programs,)](
+    def _look(
+        self, children: Tensor, kept: Tensor, count: Tensor, *others: Tensor, room: int, held: bool
+    ) -> None:  # fmt: skip
+        launch(
+            kernels.look, self.programs,
             children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields, self.scale,
-            self.reach, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1], num_stages=1,
+            self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1], num_stages=1,
         )  # fmt: skip
 
     def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
         """Encodings of the first ``room`` that were kept."""
-        encoded = torch.empty((room, self.width), dtype=torch.float32, device=children.device)
-        kernels.second_look[(self.programs,)](
+        encoded = allocate((room, self.width), torch.float32, children.device)
+        launch(
+            kernels.second_look, self.programs,
             children, kept, count, encoded, *self.tables, self.high, self.low, *self.others, *self.fields, room,
             **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
         )  # fmt: skip
@@ -103,8 +128,9 @@ class Looks:
 
     def exact(self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int) -> Tensor:
         """float32's encodings of the first ``room`` rows."""
-        encoded = torch.empty((room, self.width), dtype=torch.float32, device=children.device)
-        kernels.exact_look[(4 * self.programs,)](
+        encoded = allocate((room, self.width), torch.float32, children.device)
+        launch(
+            kernels.exact_look, 4 * self.programs,
             rows, count, children, keys, encoded, *self.tables, self.full, *self.others, *self.fields, room,
             **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
         )  # fmt: skip
@@ -133,7 +159,7 @@ def fit(problem: Problem) -> bool:
     width, weight = policy.sizes.hidden, policy.term.weight
     if kernels is None or weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
         return False
-    if engine.caps.facts + engine.caps.rules > 128:
+    if engine.caps.facts + engine.caps.rules > 128 or problem.size > MOST_CANDIDATES:
         return False
     return weight.is_cuda and torch.cuda.get_device_capability(weight.device) >= (8, 0)
 
@@ -171,7 +197,7 @@ class LevelTable:
             "BODY": engine.rule_predicate.shape[0],
             "FACTS": engine.caps.facts,
             "RULES": engine.caps.rules,
-            "PLACES": max(16, up(places)),
+            "PLACES": max(PLACES, up(places)),
             "NAMES": up(max(variables, 2 * self.atoms)),
             "FACT_PROBES": fact_probes,
             "PATTERN_PROBES": probes,
@@ -187,16 +213,15 @@ class LevelTable:
         self.ids, self.sources = self.empty(0), self.empty(0)  # of the frontier: rows, and where ``encoded`` has each
         self.rows = 0  # of the table
         self.looked_at: tuple[int, ...] = (0, 0, 0)  # children, those encoded again, states in float32
-        self.room = 1.5  # for children that are kept, per state
 
     def _at(self, places: Tensor, values: Tensor, last: int) -> Tensor:
         return torch.full((last + 1,), -1, dtype=values.dtype, device=self.device).index_copy(0, places, values)
 
     def empty(self, *sizes: int, dtype: torch.dtype = torch.int32) -> Tensor:
-        return torch.empty(sizes, dtype=dtype, device=self.device)
+        return allocate(sizes, dtype, self.device)
 
-    def begin(self, keys: Tensor, ends: Tensor, at: Tensor) -> None:
-        """The states that candidates begin with; ``at`` gets the row of each."""
+    def begin(self, keys: Tensor, ends: Tensor, at: Tensor) -> int:
+        """The states that candidates begin with; ``at`` gets the row of each. How many are not at their end."""
         count = len(keys)
         self.rows, self.looked_at = 0, (0, 0, 0)
         self._grow(count)
@@ -213,6 +238,7 @@ class LevelTable:
         exact = self.looks.exact(self.keys, self.keys, -1 - sample, torch.full_like(counts, len(sample)), len(sample))
         if len(sample):
             self.second_apart.copy_(apart(self.encoded[: len(sample)], exact))
+        return len(self.ids)
 
     def level(self, walk: Sequence[Tensor], depth: int) -> int:
         """Every state of the frontier gets its successor and every live candidate makes its choice. The frontier is
@@ -220,13 +246,14 @@ class LevelTable:
         count = len(self.ids)
         # Children, those that were kept, new states; states that float32 decides, and what it encodes for them.
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
-        room = int(self.room * count) + SPARE
+        room = int(ROOM * count) + SPARE
         if count:
             self._grow(count)
             chosen = self._expand(counts, room)
             self._settle(self.ids, self.next, chosen, counts)
         outcome, depths, at, live, overflowed, tally = walk
-        kernels.follow[(cdiv(len(at), BLOCK),)](
+        launch(
+            kernels.follow, cdiv(len(at), BLOCK),
             outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally, self.next, self.ends,
             self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED, FAILED=FAILED, TRUNCATED=TRUNCATED,
             OVERFLOW=OVERFLOW, BLOCK=BLOCK,
@@ -236,7 +263,6 @@ class LevelTable:
         self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, again)))
         self.ids, self.sources = self.ids[:left], self.sources[:left]
         if max(kept, again) > room:
-            self.room *= 2
             return -1
         return int(left)
 
@@ -246,16 +272,29 @@ class LevelTable:
         kept_starts, kept_numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
         children = self.empty(most, self.words, dtype=torch.int64)
         logits, reaches = self.empty(most, dtype=torch.float32), self.empty(most, dtype=torch.float32)
-        kernels.derive[(count,)](
-            self.ids, self.keys, counts, starts, numbers, self.lost, parents, children, *self.tables, **self.derives
+        launch(
+            kernels.derive,
+            count,
+            self.ids,
+            self.keys,
+            counts,
+            starts,
+            numbers,
+            self.lost,
+            parents,
+            children,
+            *self.tables,
+            **self.derives,
         )
         self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
-        kernels.contend[(cdiv(count, CONTENDED),)](
+        launch(
+            kernels.contend, cdiv(count, CONTENDED),
             counts[1:], starts, numbers, logits, reaches, kept, kept_starts, kept_numbers, count,
             2 * ROUNDING[torch.float32], STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
         )  # fmt: skip
         encoded = self.looks.second(children, kept, counts[1:], room)
-        opened, open_starts, rows = self.empty(count), self.empty(count), self.empty(room)
+        # Rows that nothing is written to, where there is too little room, are the table's first row.
+        opened, open_starts, rows = self.empty(count), self.empty(count), self.empty(room).fill_(-1)
         self.looks.held(children, kept, counts[1:], encoded, self.apart)
         states = (
             *(self.ids, self.sources, kept_starts, kept_numbers, kept, children, self.encoded, encoded, self.keys),
@@ -263,12 +302,32 @@ class LevelTable:
         )
         scale, grain = self.policy.scale, ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
-        kernels.choose[(count,)](
-            *states, rows, self.rows, self.first_mask, scale, self.looks.second_reach, 2 * grain, room, **sizes
+        launch(
+            kernels.choose,
+            count,
+            *states,
+            rows,
+            self.rows,
+            self.first_mask,
+            scale,
+            self.looks.second_reach,
+            2 * grain,
+            room,
+            **sizes,
         )
         exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
-        kernels.decide[(self.looks.programs,)](
-            *states, exact, self.second_apart, self.rows, self.first_mask, scale, grain, room, **sizes
+        launch(
+            kernels.decide,
+            self.looks.programs,
+            *states,
+            exact,
+            self.second_apart,
+            self.rows,
+            self.first_mask,
+            scale,
+            grain,
+            room,
+            **sizes,
         )
         self.encoded = encoded
         return chosen
@@ -280,16 +339,27 @@ class LevelTable:
         places = self.empty(count)
         self._enter(places, begins, count)
         self.ids, self.sources = self.empty(count), self.empty(count)
-        kernels.settle[(cdiv(count, BLOCK),)](
+        launch(
+            kernels.settle, cdiv(count, BLOCK),
             self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:], begins, count,
-            FALSE=FALSE, BLOCK=BLOCK,
+            TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
         )  # fmt: skip
         self.rows += count
 
     def _enter(self, places: Tensor, begins: int, count: int) -> None:
         last = len(self.slots) - BLOCK - 1
-        kernels.enter[(cdiv(count, BLOCK),)](
-            self.slots, self.keys, places, begins, count, last, MIXER, WORDS=self.words, BLOCK=BLOCK
+        launch(
+            kernels.enter,
+            cdiv(count, BLOCK),
+            self.slots,
+            self.keys,
+            places,
+            begins,
+            count,
+            last,
+            MIXER,
+            WORDS=self.words,
+            BLOCK=BLOCK,
         )
 
     def _grow(self, count: int) -> None:

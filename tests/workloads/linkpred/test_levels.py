@@ -18,6 +18,7 @@ from kgprof.workloads.linkpred.first_look import FirstLook
 from kgprof.workloads.linkpred.options import FIRST_LOOKS
 from kgprof.workloads.linkpred.policy import PolicyNetwork
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
+from kgprof.workloads.linkpred.slots import Problem
 from kgprof.workloads.linkpred.strategies import levels
 from kgprof.workloads.linkpred.strategies.levels import Levels, first_equal
 from kgprof.workloads.linkpred.workload import LinkPrediction
@@ -58,6 +59,24 @@ def test_random_graphs_under_tight_caps(seeds: range) -> None:
 
     assert dropped.min() > 0
     assert outcomes == {PROVED, FAILED, TRUNCATED, OVERFLOW}
+
+
+def test_padding_fails_at_once_and_counts_for_nothing() -> None:
+    """A chunk of `kgprof evaluate` is filled up with rows of zeros."""
+    of = workload()
+    problem, truth = of.problem(CPU), reference(of)
+    problem.goals[300:] = 0
+    found = finish(Levels(problem, "eager"))
+    without = finish(Levels(replaced(problem, problem.goals[:300]), "eager"))
+
+    assert (found.outcome[:300] == truth.outcome[:300]).all()
+    assert set(found.outcome[300:].tolist()) == {FAILED}
+    assert set(found.steps[300:].tolist()) == {1}
+    assert found.dropped == without.dropped
+
+
+def replaced(problem: Problem, goals: Tensor) -> Problem:
+    return Problem(problem.engine, problem.policy, goals.long(), batch_size=1, depth=problem.depth)
 
 
 def test_passes_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, fit
+from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, UncompiledError, fit
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -121,11 +121,17 @@ class Levels:
         self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
         self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
         self.kernels: LevelTable | None = None
+        self.why_not = ""
         if self.differs and mode != m.EAGER and part == "step" and fit(problem):
             self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
 
     def restart(self) -> None:
+        self.using = self.kernels
+        self.why_not = self.why_not if self.kernels is None else ""  # the kernels were not used to the end
+        self._begin()
+
+    def _begin(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
@@ -139,8 +145,7 @@ class Levels:
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
-        if self.kernels is not None:
-            self.kernels.begin(keys, goals[:, 0], self.walk.at)
+        if self.using is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
             return
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
@@ -156,15 +161,27 @@ class Levels:
         if self.done:
             return
         self.level += 1
-        left = self._level() if self.kernels is None else self.kernels.level(self.walk, self.problem.depth)
-        if left < 0:
-            self.restart()
+        if self.using is None:
+            left = self._level()
+        elif (left := self._by_kernels(lambda of: of.level(self.walk, self.problem.depth))) < 0:
+            self._begin()
             return
         # A candidate stands at every state of the frontier.
         left = left or int(self.walk.live.any())
         self.done = self.level == self.problem.depth or not left
         if self.done and self._misled():
             self.restart()
+
+    def _by_kernels(self, call: Callable[[LevelTable], int]) -> int:
+        """What they answer, or -1 and the reason why torch has to begin again."""
+        assert self.using is not None
+        try:
+            left = call(self.using)
+            self.why_not = "" if left >= 0 else "too little room for the children that were encoded again"
+        except UncompiledError as error:
+            self.kernels, self.why_not, left = None, str(error), -1
+        self.using = self.using if left >= 0 else None
+        return left
 
     def _level(self) -> int:
         if len(self.frontier.ids):
@@ -179,9 +196,9 @@ class Levels:
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = self.kernels is None and bool(self.table.collisions), float(self.apart)
+        collisions, differed = self.using is None and bool(self.table.collisions), float(self.apart)
         # The kernels' second look stands for float32 where a first look is measured.
-        slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
+        slack = 2 * SECOND_LOOK if self.using is not None else 0.0
         further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK  # all 0 without a look
         self.differed = max(self.differed, differed)
         if further:
@@ -204,10 +221,11 @@ class Levels:
         if not (self.differs or self.differed):
             return ()
         said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
-        if self.kernels is not None:
-            children, kept, exact = self.kernels.looked_at
+        if self.using is not None:
+            children, kept, exact = self.using.looked_at
             said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
-        return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
+        looks = ("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length")
+        return (looks, *((("kernels", f"not used: {self.why_not}"),) if self.why_not else ()))
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
@@ -305,7 +323,7 @@ def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tupl
     keys = torch.cat([table.keys, chosen.keys])
     first, collisions = first_equal(keys, by_hash)
     ids = first[known:]
-    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate > FALSE)
+    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate != TRUE) & (predicate != FALSE)
     following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
     lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
     return Table(keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions), ids, new
