@@ -40,7 +40,7 @@ MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM
 LOOK, SECOND, EXACT = (64, 8), (64, 8), (32, 8)
 DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
-MOST_CANDIDATES = 100_000  # no more were tried on a GPU
+MOST_CANDIDATES = 20_200  # with more no result was compared on a GPU
 CONTENDED = 16  # states per program
 BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
@@ -153,15 +153,21 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
     return place, last, int((place - own).max()) + 1 if len(keys) else 1
 
 
-def fit(problem: Problem) -> bool:
-    """Whether the kernels are for this problem: each child of a state is compared with each, a row is held whole."""
+def unfit(problem: Problem) -> str:
+    """Why the kernels are not for this problem, or ''. Each child of a state is compared with each, a row is held
+    whole."""
     engine, policy = problem.engine, problem.policy
     width, weight = policy.sizes.hidden, policy.term.weight
-    if kernels is None or weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
-        return False
-    if engine.caps.facts + engine.caps.rules > 128 or problem.size > MOST_CANDIDATES:
-        return False
-    return weight.is_cuda and torch.cuda.get_device_capability(weight.device) >= (8, 0)
+    card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
+    if kernels is None or card < (8, 0):
+        return "they need Triton and a GPU of compute capability 8.0"
+    if weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
+        return "they are for float32 policies of 32, 64, 128 or 256 hidden units"
+    if engine.caps.facts + engine.caps.rules > 128:
+        return "they are for at most 128 facts and rules per state"
+    return (
+        "" if problem.size <= MOST_CANDIDATES else f"no more than {MOST_CANDIDATES:,} candidates at a time were tried"
+    )
 
 
 class LevelTable:
@@ -273,19 +279,9 @@ class LevelTable:
         children = self.empty(most, self.words, dtype=torch.int64)
         logits, reaches = self.empty(most, dtype=torch.float32), self.empty(most, dtype=torch.float32)
         launch(
-            kernels.derive,
-            count,
-            self.ids,
-            self.keys,
-            counts,
-            starts,
-            numbers,
-            self.lost,
-            parents,
-            children,
-            *self.tables,
-            **self.derives,
-        )
+            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents, children,
+            *self.tables, **self.derives,
+        )  # fmt: skip
         self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
         launch(
             kernels.contend, cdiv(count, CONTENDED),
@@ -303,32 +299,14 @@ class LevelTable:
         scale, grain = self.policy.scale, ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
         launch(
-            kernels.choose,
-            count,
-            *states,
-            rows,
-            self.rows,
-            self.first_mask,
-            scale,
-            self.looks.second_reach,
-            2 * grain,
-            room,
-            **sizes,
-        )
+            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale, self.looks.second_reach, 2 * grain,
+            room, **sizes,
+        )  # fmt: skip
         exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
         launch(
-            kernels.decide,
-            self.looks.programs,
-            *states,
-            exact,
-            self.second_apart,
-            self.rows,
-            self.first_mask,
-            scale,
-            grain,
-            room,
-            **sizes,
-        )
+            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows, self.first_mask, scale,
+            grain, room, **sizes,
+        )  # fmt: skip
         self.encoded = encoded
         return chosen
 

@@ -32,7 +32,7 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, UncompiledError, fit
+from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, UncompiledError, unfit
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -122,7 +122,9 @@ class Levels:
         self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
         self.kernels: LevelTable | None = None
         self.why_not = ""
-        if self.differs and mode != m.EAGER and part == "step" and fit(problem):
+        if self.differs and mode != m.EAGER and part == "step":
+            self.why_not = unfit(problem)
+        if self.differs and mode != m.EAGER and part == "step" and not self.why_not:
             self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
 
