@@ -70,10 +70,10 @@ def page(rungs: list[Rung], card: str, result: dict[str, Any]) -> str:
     lines = [
         "# The ladder",
         "",
-        f"Time per candidate on one {card}, torch {result['environment']['torch']}: {question['data']}, preset "
-        f"{question['preset']}, {question['queries']} queries,",
-        f"{question['corruptions']} corruptions per side. A gain is over the measured rung before it. Runs with equal",
-        "results have the same sha256.",
+        f"Time per candidate on one {card}, torch {result['environment']['torch']}: {question['data']},",
+        f"preset {question['preset']}, {question['queries']} queries, {question['corruptions']} corruptions per side. "
+        "A gain is over the measured",
+        "rung before it. Runs with equal results have the same sha256.",
         "`python benchmarks/ladder.py` makes this page of what `benchmarks/evaluator.py` measured.",
         "",
         "| version | run | what is new | µs/candidate | gain | gain in all | candidates | sha256 |",

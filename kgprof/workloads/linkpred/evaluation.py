@@ -118,6 +118,7 @@ class Evaluation:
             self.scorer = Scorer(self.workload.prover(), policy, asked.score, run.depth)
         self.session: EvaluatorSession | None = None
         self._rows = 0  # the candidates of the largest chunk
+        self._kernels = ""  # why they were not used
 
     def settings(self) -> dict[str, str]:
         """All that the result depends on; what a checkpoint was begun with must be the same."""
@@ -206,6 +207,9 @@ class Evaluation:
             # Rows of padding come after the candidates.
             outcome[searched], steps[searched] = found.outcome[: len(searched)], found.steps[: len(searched)]
             dropped, nans = found.dropped, found.nans
+            if (why := dict(found.settings).get("kernels", "")) != self._kernels and not self.asked.quiet:
+                tell(f"kgprof: the kernels of levels are {why or 'used again'}")
+            self._kernels = why
         scores = (outcome == PROVED).astype(np.float64)
         if self.scorer is not None:
             scores = self.scorer.scores(triples, outcome)

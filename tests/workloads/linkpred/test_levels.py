@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,6 +18,7 @@ from kgprof.workloads.linkpred.first_look import FirstLook
 from kgprof.workloads.linkpred.options import FIRST_LOOKS
 from kgprof.workloads.linkpred.policy import PolicyNetwork
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
+from kgprof.workloads.linkpred.slots import Problem
 from kgprof.workloads.linkpred.strategies import levels
 from kgprof.workloads.linkpred.strategies.levels import Levels, first_equal
 from kgprof.workloads.linkpred.workload import LinkPrediction
@@ -61,6 +59,24 @@ def test_random_graphs_under_tight_caps(seeds: range) -> None:
 
     assert dropped.min() > 0
     assert outcomes == {PROVED, FAILED, TRUNCATED, OVERFLOW}
+
+
+def test_padding_fails_at_once_and_counts_for_nothing() -> None:
+    """A chunk of `kgprof evaluate` is filled up with rows of zeros."""
+    of = workload()
+    problem, truth = of.problem(CPU), reference(of)
+    problem.goals[300:] = 0
+    found = finish(Levels(problem, "eager"))
+    without = finish(Levels(replaced(problem, problem.goals[:300]), "eager"))
+
+    assert (found.outcome[:300] == truth.outcome[:300]).all()
+    assert set(found.outcome[300:].tolist()) == {FAILED}
+    assert set(found.steps[300:].tolist()) == {1}
+    assert found.dropped == without.dropped
+
+
+def replaced(problem: Problem, goals: Tensor) -> Problem:
+    return Problem(problem.engine, problem.policy, goals.long(), batch_size=1, depth=problem.depth)
 
 
 def test_passes_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,35 +175,6 @@ def test_a_first_look_is_close_to_the_policy(atoms: str) -> None:
     states = random_states(policy, int(atoms))
 
     assert 1e-5 < furthest(FirstLook(policy).encode(states), policy.encode(states)) < levels.FIRST_LOOKS["float16"]
-
-
-KERNEL = """
-import torch
-from kgprof.workloads.linkpred.first_look import FirstLook
-from tests.workloads.linkpred.evaluations import workload
-from tests.workloads.linkpred.test_levels import furthest, random_states
-policy = workload("--dtype", "float32", "--layers", "3").policy()
-states = random_states(policy, 4)
-look = FirstLook(policy)
-print(furthest(look.by_kernel(states), look.by_torch(states)))
-"""
-
-
-def test_the_kernel_computes_what_the_torch_code_computes() -> None:
-    """Interpreted, for which Triton has to be told before it is imported."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", KERNEL], capture_output=True, text=True, check=True, env=environment)
-
-    assert float(done.stdout) < levels.FIRST_LOOKS["float16"]
-
-
-@pytest.mark.gpu
-def test_the_kernel_on_a_gpu_computes_what_the_torch_code_computes() -> None:
-    policy = workload("--dtype", "float32", "--layers", "8").policy().to("cuda")
-    states, look = random_states(policy, 4).to("cuda"), FirstLook(policy)
-
-    assert look.encode == look.by_kernel
-    assert furthest(look.by_kernel(states), look.by_torch(states)) < levels.FIRST_LOOKS["float16"]
 
 
 @pytest.mark.parametrize("args", [("--dtype", "float64"), ("--dtype", "float32", "--allow-tf32")])

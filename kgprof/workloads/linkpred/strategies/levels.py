@@ -15,7 +15,7 @@ A first look encodes the children with float16 products (first_look.py), and flo
 encoding of the first look differs from float32's by at most a share d of its length (``FIRST_LOOKS``); so by the
 Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
 logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
-than stated, everything begins again without a first look.
+than stated, everything begins again without a first look. On CUDA, compiled, kernels do the level (level_table.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from torch.nn.functional import pad
 from kgprof import model as m
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
-from kgprof.workloads.linkpred.first_look import FirstLook
+from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
+from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, UncompiledError, unfit
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -39,7 +40,6 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 
 DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
-MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
 # The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
 # more children than parents could still win.
 FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
@@ -101,6 +101,7 @@ class Levels:
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
         self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
+        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.differed = 0.0  # as measured
         self.by_hash = True
 
@@ -118,15 +119,26 @@ class Levels:
         sizes = (size, size, size, size, size, 5)
         buffers = zip(sizes, types, strict=True)
         self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
-        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
+        self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
+        self.kernels: LevelTable | None = None
+        self.why_not = ""
+        if self.differs and mode != m.EAGER and part == "step":
+            self.why_not = unfit(problem)
+        if self.differs and mode != m.EAGER and part == "step" and not self.why_not:
+            self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
 
     def restart(self) -> None:
+        self.using = self.kernels
+        self.why_not = self.why_not if self.kernels is None else ""  # the kernels were not used to the end
+        self._begin()
+
+    def _begin(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
         self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
-        for buffer in (*self.walk, self.apart):
+        for buffer in (*self.walk, self.apart, self.second_apart):
             buffer.zero_()
         self.walk.outcome.fill_(UNFINISHED)
         self.walk.live.fill_(True)
@@ -135,6 +147,8 @@ class Levels:
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
+        if self.using is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
+            return
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
         first = Successors(keys, states, none, table.lost)
@@ -149,6 +163,29 @@ class Levels:
         if self.done:
             return
         self.level += 1
+        if self.using is None:
+            left = self._level()
+        elif (left := self._by_kernels(lambda of: of.level(self.walk, self.problem.depth))) < 0:
+            self._begin()
+            return
+        # A candidate stands at every state of the frontier.
+        left = left or int(self.walk.live.any())
+        self.done = self.level == self.problem.depth or not left
+        if self.done and self._misled():
+            self.restart()
+
+    def _by_kernels(self, call: Callable[[LevelTable], int]) -> int:
+        """What they answer, or -1 and the reason why torch has to begin again."""
+        assert self.using is not None
+        try:
+            left = call(self.using)
+            self.why_not = "" if left >= 0 else "too little room for the children that were encoded again"
+        except UncompiledError as error:
+            self.kernels, self.why_not, left = None, str(error), -1
+        self.using = self.using if left >= 0 else None
+        return left
+
+    def _level(self) -> int:
         if len(self.frontier.ids):
             reached, new = self._expand()
             self._follow(self.walk, self.table, self.problem.depth)
@@ -157,18 +194,17 @@ class Levels:
             self.frontier = Frontier(*(each[new] for each in reached))
         else:
             self._follow(self.walk, self.table, self.problem.depth)
-        # A candidate stands at every state of the frontier.
-        left = len(self.frontier.ids) or bool(self.walk.live.any())
-        self.done = self.level == self.problem.depth or not left
-        if self.done and self._misled():
-            self.restart()
+        return len(self.frontier.ids)
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = bool(self.table.collisions), float(self.apart)
-        further = differed > self.differs  # both are 0 without a first look
+        collisions, differed = self.using is None and bool(self.table.collisions), float(self.apart)
+        # The kernels' second look stands for float32 where a first look is measured.
+        slack = 2 * SECOND_LOOK if self.using is not None else 0.0
+        further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK  # all 0 without a look
         self.differed = max(self.differed, differed)
-        self.differs = 0.0 if further else self.differs
+        if further:
+            self.differs, self.kernels = 0.0, None
         self.by_hash = self.by_hash and not collisions
         return further or collisions
 
@@ -187,7 +223,11 @@ class Levels:
         if not (self.differs or self.differed):
             return ()
         said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
-        return (("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length"),)
+        if self.using is not None:
+            children, kept, exact = self.using.looked_at
+            said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
+        looks = ("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length")
+        return (looks, *((("kernels", f"not used: {self.why_not}"),) if self.why_not else ()))
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
@@ -256,12 +296,6 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
     return ~loses
 
 
-def apart(seen: Tensor, encoded: Tensor) -> Tensor:
-    """The largest difference over the length of what was looked for."""
-    shares = (seen - encoded).norm(dim=1) / encoded.norm(dim=1).clamp(min=1e-30)
-    return torch.where(shares.isnan(), torch.inf, shares).amax()
-
-
 def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
     """For the rows of ``keys`` (int64 [R, words]): the first row that equals each one (int64 [R]), and the number of
     times that a hash brought different keys together, which may have hidden equal ones from each other."""
@@ -291,7 +325,7 @@ def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tupl
     keys = torch.cat([table.keys, chosen.keys])
     first, collisions = first_equal(keys, by_hash)
     ids = first[known:]
-    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate > FALSE)
+    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate != TRUE) & (predicate != FALSE)
     following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
     lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
     return Table(keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions), ids, new
