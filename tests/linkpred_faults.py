@@ -29,9 +29,7 @@ class Fault:
 
 
 GRAPH_BREAK = Fault(statement='print("a step")')
-RECOMPILES = Fault(
-    statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)', after="now = self.carried()"
-)
+RECOMPILES = Fault(statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)')
 SYNC = Fault(statement="waits = children.number.sum().item()")
 
 

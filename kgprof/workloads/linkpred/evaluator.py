@@ -5,6 +5,8 @@ the states on each candidate's path that were derived and chosen from, the query
 own candidate alone, so a state that two candidates pass counts twice.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar

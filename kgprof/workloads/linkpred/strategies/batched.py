@@ -1,7 +1,9 @@
 """Lockstep batches: B candidates are loaded together, and the batch waits for its slowest."""
 
-from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
-from kgprof.workloads.linkpred.strategies.fused import fused_step
+import torch
+
+from kgprof.workloads.linkpred.queue import result_row
+from kgprof.workloads.linkpred.slots import Carried, SlotStrategy, Stepped, advance, refill
 
 
 class Batched(SlotStrategy):
@@ -9,4 +11,11 @@ class Batched(SlotStrategy):
     summary = "Lockstep batches: no slot is refilled before every slot of its batch is finished."
 
     def step(self) -> Stepped:
-        return fused_step(self.problem, self.carried(), lockstep=True)
+        problem, now = self.problem, self.carried()
+        children = problem.derive(now.slots.states, now.slots.candidate)
+        moved = advance(problem, now.slots, children, now.tally)
+        all_idle = moved.idle.all().expand_as(moved.idle)
+        slots, head = refill(problem, moved, now.head, asking=all_idle)
+        done = torch.all(slots.candidate == problem.size)
+        row = result_row(now.slots.candidate, moved.finished, problem.size)
+        return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)

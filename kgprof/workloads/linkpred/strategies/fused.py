@@ -1,10 +1,12 @@
 """One queue, one engine call: a slot that finished is refilled at once, and chosen and fresh states are merged before
 the engine derives them all together."""
 
+from __future__ import annotations
+
 import torch
 
 from kgprof.workloads.linkpred.queue import result_row
-from kgprof.workloads.linkpred.slots import Carried, Problem, SlotStrategy, Stepped, advance, refill
+from kgprof.workloads.linkpred.slots import Carried, SlotStrategy, Stepped, advance, refill
 
 
 class Fused(SlotStrategy):
@@ -12,17 +14,11 @@ class Fused(SlotStrategy):
     summary = "Finished slots are refilled at once, and chosen and fresh states share one engine call."
 
     def step(self) -> Stepped:
-        now = self.carried()
-        return fused_step(self.problem, now)
-
-
-def fused_step(problem: Problem, now: Carried, *, lockstep: bool = False) -> Stepped:
-    """From what the last step left. ``lockstep``: no slot is refilled before all of them are idle."""
-    # The merged states of the last step: some were chosen, some have just been loaded, one call derives both.
-    children = problem.derive(now.slots.states, now.slots.candidate)
-    moved = advance(problem, now.slots, children, now.tally)
-    asking = moved.idle.all().expand_as(moved.idle) if lockstep else moved.idle
-    slots, head = refill(problem, moved, now.head, asking=asking)
-    done = torch.all(slots.candidate == problem.size)
-    row = result_row(now.slots.candidate, moved.finished, problem.size)
-    return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)
+        problem, now = self.problem, self.carried()
+        # The merged states of the last step: some were chosen, some have just been loaded, one call derives both.
+        children = problem.derive(now.slots.states, now.slots.candidate)
+        moved = advance(problem, now.slots, children, now.tally)
+        slots, head = refill(problem, moved, now.head, asking=moved.idle)
+        done = torch.all(slots.candidate == problem.size)
+        row = result_row(now.slots.candidate, moved.finished, problem.size)
+        return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)

@@ -12,7 +12,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 from kgprof import model as m
 from kgprof.workloads.linkpred.slots import Carried, Slots, SlotStrategy, Stepped, Tally
-from kgprof.workloads.linkpred.strategies.fused import fused_step
+from kgprof.workloads.linkpred.strategies.stepped import fused_step
 
 DONE = 7  # its place among the tensors of Carried
 

@@ -6,8 +6,8 @@ graph's own, so only the last is copied. Choices after the end find empty slots 
 
 import torch
 
-from kgprof.workloads.linkpred.slots import SlotStrategy, Stepped
-from kgprof.workloads.linkpred.strategies.fused import fused_step
+from kgprof.workloads.linkpred.queue import result_row
+from kgprof.workloads.linkpred.slots import Carried, Problem, SlotStrategy, Stepped, advance, refill
 
 
 class FusedSteps(SlotStrategy):
@@ -25,3 +25,13 @@ class FusedSteps(SlotStrategy):
             now = stepped.carried
             results.append(stepped[1:])
         return Stepped(now, *(torch.cat(column) for column in zip(*results, strict=True)))
+
+
+def fused_step(problem: Problem, now: Carried) -> Stepped:
+    """The step of ``fused``, from what the last one left in place of the buffers."""
+    children = problem.derive(now.slots.states, now.slots.candidate)
+    moved = advance(problem, now.slots, children, now.tally)
+    slots, head = refill(problem, moved, now.head, asking=moved.idle)
+    done = torch.all(slots.candidate == problem.size)
+    row = result_row(now.slots.candidate, moved.finished, problem.size)
+    return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)
