@@ -162,7 +162,8 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
 
     def plan(mode: str, isa: dict[str, str]) -> list[str]:
         options, log = Options(workload=f"{file}:step", modes=(mode,)), tmp_path / "log.txt"
-        job = Job(task=Task.PLAN, options=options, parent_pid=os.getpid(), answer=str(tmp_path / "plan.json"))
+        answer, probe = str(tmp_path / "plan.json"), str(tmp_path / "isa")
+        job = Job(task=Task.PLAN, options=options, parent_pid=os.getpid(), answer=answer, probe_cache=probe)
         children.run(job, scratch=tmp_path, log=log, caches=Caches(folder=tmp_path / "caches", extra=isa))
         return next(line for line in log.read_text().splitlines() if line.startswith("FACTS")).split()[1:]
 
