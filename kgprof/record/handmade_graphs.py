@@ -142,7 +142,7 @@ class _Graph(TorchDispatchMode):
                     look_up = partial(frame.f_globals.get, name) if of_module else _local(frame.f_code, name)
                     self._holds(value, look_up, name)
                 elif kind.__dictoffset__ and kind.__weakrefoffset__ and not issubclass(kind, ModuleType | type):
-                    for attribute, tensor in list(object.__getattribute__(value, "__dict__").items()):
+                    for attribute, tensor in list(_attributes(value).items()):
                         if issubclass(type(tensor), torch.Tensor):
                             self._holds(tensor, _attribute(weakref.ref(value), attribute), f"{name}.{attribute}")
 
@@ -231,5 +231,13 @@ def _local(code: CodeType, name: str) -> Callable[[], Any]:
     return look_up
 
 
+def _attributes(value: object) -> dict[str, Any]:
+    """Empty where nobody can read them: a TypeVar of Python 3.12 has room for a `__dict__` and none to give."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
 def _attribute(owner: weakref.ref[Any], name: str) -> Callable[[], Any]:
-    return lambda: vars(held).get(name) if (held := owner()) is not None else None
+    return lambda: _attributes(held).get(name) if (held := owner()) is not None else None

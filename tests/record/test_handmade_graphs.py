@@ -201,6 +201,27 @@ def test_callables_that_copy_their_inputs_are_clean() -> None:
     assert [graph.wrong for graph in graphs_of(program, torch.cuda.CUDAGraph, "cuda")] == [(), ()]
 
 
+class Unreadable:
+    """As a TypeVar of Python 3.12: its type has room for a `__dict__`, and there is none to read."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise AttributeError("'Unreadable' object has no attribute '__dict__'")
+
+
+def test_a_variable_without_readable_attributes_is_passed_over() -> None:
+    def program(graphs: Graphs, device: str) -> None:
+        held, graph = Unreadable(), graphs()
+        with capture(graph, graphs):
+            torch.ones(3, device=device)
+        graph.replay()
+        assert held
+
+    (found,) = graphs_of(program, StandIn, "cpu")
+
+    assert found.wrong == ()
+
+
 def test_a_graph_of_torchs_own_making_is_none_of_the_programs() -> None:
     text = "graph = graphs(); graph.capture_begin(); graph.capture_end(); graph.replay()"
     code = compile(text, "/torch/_inductor/cudagraph_trees.py", "exec")
