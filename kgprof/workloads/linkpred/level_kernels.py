@@ -16,6 +16,8 @@
 
 Lists are filled with atomic additions, each state's children together and in order, so states stand in any order from
 run to run. No result depends on it: a state's row is the first of those that have its key.
+
+A kernel is compiled once for a table (``Launches``), so no integer that differs from launch to launch is specialized.
 """
 
 import triton  # type: ignore[import-untyped]
@@ -63,7 +65,7 @@ def encoded_from(
     return x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["room"])
 def second_look(
     children, kept, counter, encoded, predicates, terms, bias, high, low, biases, gains, shifts, field_word,
     field_shift, field_mask, epsilon, room, ATOMS: tl.constexpr, WORDS: tl.constexpr, LAYERS: tl.constexpr,
@@ -108,7 +110,7 @@ def note(apart, away, squared):
     tl.atomic_max(apart, tl.where(share == share, share, float("inf")))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["room"])
 def exact_look(
     rows, counter, children, keys, encoded, predicates, terms, bias, weights, biases, gains, shifts, field_word,
     field_shift, field_mask, epsilon, room, ATOMS: tl.constexpr, WORDS: tl.constexpr, LAYERS: tl.constexpr,
@@ -142,7 +144,7 @@ def exact_look(
         tl.store(place + column, x)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["room"])
 def look(
     children, kept, counter, parents, sources, encoded, logits, reaches, apart, predicates, terms, bias, weights,
     biases, gains, shifts, field_word, field_shift, field_mask, epsilon, scale, reach, room, ATOMS: tl.constexpr,
@@ -409,7 +411,7 @@ def different(
     return real, tl.where(alone, 1, rank), total, kept, packed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["states"])
 def contend(
     counter, starts, numbers, logits, reaches, kept, kept_starts, kept_numbers, states, grain,
     STATES: tl.constexpr, CHILDREN: tl.constexpr,
@@ -449,7 +451,7 @@ def succeed(
     tl.store(chosen + b, taken)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begins", "room"])
 def choose(
     ids, sources, starts, numbers, kept, children, parents_encoded, encoded, keys, ends, lost, chosen, counts, opened,
     open_starts, rows, begins, first_mask, scale, reach, grain, room, WORDS: tl.constexpr, WORDS_UP: tl.constexpr,
@@ -493,7 +495,7 @@ def choose(
         succeed(b, state, taken, nans, kept, children, keys, ends, lost, chosen, begins, first_mask, WORDS, WORDS_UP)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begins", "room"])
 def decide(
     ids, sources, starts, numbers, kept, children, parents_encoded, encoded, keys, ends, lost, chosen, counts, opened,
     open_starts, exact, apart, begins, first_mask, scale, grain, room, WORDS: tl.constexpr, WORDS_UP: tl.constexpr,
@@ -528,7 +530,7 @@ def decide(
         succeed(b, state, taken, nans, kept, children, keys, ends, lost, chosen, begins, first_mask, WORDS, WORDS_UP)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begins", "count", "last"])
 def enter(slots, keys, places, begins, count, last, mixer, WORDS: tl.constexpr, BLOCK: tl.constexpr):
     lane = tl.arange(0, BLOCK)
     i = tl.program_id(0) * BLOCK + lane
@@ -558,7 +560,7 @@ def enter(slots, keys, places, begins, count, last, mixer, WORDS: tl.constexpr, 
     tl.store(places + i, place, i < count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begins", "count"])
 def settle(
     slots, places, of, following, ends, chosen, new_ids, new_sources, counter, begins, count, TRUE: tl.constexpr,
     FALSE: tl.constexpr, BLOCK: tl.constexpr,
@@ -576,7 +578,7 @@ def settle(
     tl.store(new_sources + to, tl.load(chosen + i, new, 0), new)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["depth", "count"])
 def follow(
     outcome, depths, at, live, overflowed, tally, following, ends, lost, depth, count, TRUE: tl.constexpr,
     FALSE: tl.constexpr, PROVED: tl.constexpr, FAILED: tl.constexpr, TRUNCATED: tl.constexpr, OVERFLOW: tl.constexpr,

@@ -8,7 +8,7 @@ the Cauchy-Schwarz inequality, a logit by a share of both encodings' lengths. ``
 shares as measured, on all that were encoded again.
 
 How long lists are is known on the GPU alone until a level is over, so there is room for more than is expected. Where
-that was too little, or Triton does not compile a kernel, torch does it all.
+that was too little, all begins again with more. Where Triton does not compile a kernel, torch does it all.
 """
 
 from __future__ import annotations
@@ -40,24 +40,39 @@ MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM
 LOOK, SECOND, EXACT = (64, 8), (64, 8), (32, 8)
 DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
-MOST_CANDIDATES = 20_200  # with more no result was compared on a GPU
 CONTENDED = 16  # states per program
 BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
-ROOM, SPARE = 1.5, 1024  # children that are encoded again: so many per state, and so many beside
+ROOM, SPARE = 1.5, 1024  # children that are encoded again: so many per state, and at first so many beside
 
 
 class UncompiledError(Exception):
     """Triton does not compile one of the kernels for these sizes. Nothing has run then."""
 
 
-def launch(kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
-    try:
-        kernel[(programs,)](*arguments, **sizes)
-    except torch.AcceleratorError:  # of a kernel that ran
-        raise
-    except (RuntimeError, kernels.TritonError) as error:
-        raise UncompiledError(f"Triton does not compile `{kernel.__name__}`: {error}") from error
+class Launches:
+    """Starts kernels. Each is compiled once for its sizes, and what Triton would look at again with every launch, which
+    takes longer than the kernels of a small level, is not: a pointer is aligned each time as it was the first."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
+
+    def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
+        """Raises UncompiledError, when nothing has run."""
+        key = kernel.__name__, *sizes.values()
+        if key not in self._compiled:
+            try:
+                compiled = kernel.warmup(*arguments, grid=(programs,), **sizes)
+                if compiled is not None:
+                    compiled[programs, 1, 1]  # is loaded
+            except (RuntimeError, kernels.TritonError) as error:
+                raise UncompiledError(f"Triton does not compile `{kernel.__name__}`: {error}") from error
+            self._compiled[key] = compiled, tuple(sizes[name] for name in kernel.arg_names[len(arguments) :])
+        compiled, constants = self._compiled[key]
+        if compiled is None:  # Triton interprets
+            kernel[programs,](*arguments, **sizes)
+        else:
+            compiled[programs, 1, 1](*arguments, *constants)
 
 
 def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -67,8 +82,8 @@ def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -
 class Looks:
     """Encodings of packed states; how many these are is read on the GPU."""
 
-    def __init__(self, policy: PolicyNetwork, engine: Engine, differs: float) -> None:
-        look = FirstLook(policy)
+    def __init__(self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches) -> None:
+        look, self.launch = FirstLook(policy), launch
         device = look.bias.device
         linear = [block.linear for block in policy.blocks if isinstance(block, ResidualBlock)]
         self.full = torch.stack([each.weight for each in linear])  # [layers, out, in]
@@ -110,7 +125,7 @@ class Looks:
     def _look(
         self, children: Tensor, kept: Tensor, count: Tensor, *others: Tensor, room: int, held: bool
     ) -> None:  # fmt: skip
-        launch(
+        self.launch(
             kernels.look, self.programs,
             children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields, self.scale,
             self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1], num_stages=1,
@@ -119,7 +134,7 @@ class Looks:
     def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
         """Encodings of the first ``room`` that were kept."""
         encoded = allocate((room, self.width), torch.float32, children.device)
-        launch(
+        self.launch(
             kernels.second_look, self.programs,
             children, kept, count, encoded, *self.tables, self.high, self.low, *self.others, *self.fields, room,
             **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
@@ -129,7 +144,7 @@ class Looks:
     def exact(self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int) -> Tensor:
         """float32's encodings of the first ``room`` rows."""
         encoded = allocate((room, self.width), torch.float32, children.device)
-        launch(
+        self.launch(
             kernels.exact_look, 4 * self.programs,
             rows, count, children, keys, encoded, *self.tables, self.full, *self.others, *self.fields, room,
             **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
@@ -165,9 +180,12 @@ def unfit(problem: Problem) -> str:
         return "they are for float32 policies of 32, 64, 128 or 256 hidden units"
     if engine.caps.facts + engine.caps.rules > 128:
         return "they are for at most 128 facts and rules per state"
-    return (
-        "" if problem.size <= MOST_CANDIDATES else f"no more than {MOST_CANDIDATES:,} candidates at a time were tried"
-    )
+    # Words of the children of a level, and rows of the table.
+    each = max((engine.caps.facts + engine.caps.rules) * len(engine.words), 8 * (problem.depth + 1))
+    most = (2**31 - 1) // each
+    if problem.size > most:
+        return f"they count in 32 bits, which is enough for {most:,} candidates at a time"
+    return ""
 
 
 class LevelTable:
@@ -213,11 +231,13 @@ class LevelTable:
             **self.packs,
             "num_warps": DERIVE_WARPS,
         }
-        self.looks = Looks(policy, engine, differs)
+        self.launch = Launches()
+        self.looks = Looks(policy, engine, differs, self.launch)
         self.keys, self.lost = self.empty(0, self.words + 1, dtype=torch.int64), self.empty(0, 5, dtype=torch.int64)
         self.next, self.ends, self.slots = self.empty(0), self.empty(0), self.empty(0)
         self.ids, self.sources = self.empty(0), self.empty(0)  # of the frontier: rows, and where ``encoded`` has each
         self.rows = 0  # of the table
+        self.spare = SPARE
         self.looked_at: tuple[int, ...] = (0, 0, 0)  # children, those encoded again, states in float32
 
     def _at(self, places: Tensor, values: Tensor, last: int) -> Tensor:
@@ -248,17 +268,18 @@ class LevelTable:
 
     def level(self, walk: Sequence[Tensor], depth: int) -> int:
         """Every state of the frontier gets its successor and every live candidate makes its choice. The frontier is
-        then what was never reached before: so many states, or -1 where there was too little room for children."""
+        then what was never reached before: so many states, or -1 where there was too little room for children: the
+        next time there is more."""
         count = len(self.ids)
         # Children, those that were kept, new states; states that float32 decides, and what it encodes for them.
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
-        room = int(ROOM * count) + SPARE
+        room = int(ROOM * count) + self.spare
         if count:
             self._grow(count)
             chosen = self._expand(counts, room)
             self._settle(self.ids, self.next, chosen, counts)
         outcome, depths, at, live, overflowed, tally = walk
-        launch(
+        self.launch(
             kernels.follow, cdiv(len(at), BLOCK),
             outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally, self.next, self.ends,
             self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED, FAILED=FAILED, TRUNCATED=TRUNCATED,
@@ -269,6 +290,7 @@ class LevelTable:
         self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, again)))
         self.ids, self.sources = self.ids[:left], self.sources[:left]
         if max(kept, again) > room:
+            self.spare = max(2 * self.spare, max(kept, again) - int(ROOM * count))
             return -1
         return int(left)
 
@@ -278,12 +300,12 @@ class LevelTable:
         kept_starts, kept_numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
         children = self.empty(most, self.words, dtype=torch.int64)
         logits, reaches = self.empty(most, dtype=torch.float32), self.empty(most, dtype=torch.float32)
-        launch(
+        self.launch(
             kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents, children,
             *self.tables, **self.derives,
         )  # fmt: skip
         self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
-        launch(
+        self.launch(
             kernels.contend, cdiv(count, CONTENDED),
             counts[1:], starts, numbers, logits, reaches, kept, kept_starts, kept_numbers, count,
             2 * ROUNDING[torch.float32], STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
@@ -298,12 +320,12 @@ class LevelTable:
         )
         scale, grain = self.policy.scale, ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
-        launch(
+        self.launch(
             kernels.choose, count, *states, rows, self.rows, self.first_mask, scale, self.looks.second_reach, 2 * grain,
             room, **sizes,
         )  # fmt: skip
         exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
-        launch(
+        self.launch(
             kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows, self.first_mask, scale,
             grain, room, **sizes,
         )  # fmt: skip
@@ -317,7 +339,7 @@ class LevelTable:
         places = self.empty(count)
         self._enter(places, begins, count)
         self.ids, self.sources = self.empty(count), self.empty(count)
-        launch(
+        self.launch(
             kernels.settle, cdiv(count, BLOCK),
             self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:], begins, count,
             TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
@@ -326,7 +348,7 @@ class LevelTable:
 
     def _enter(self, places: Tensor, begins: int, count: int) -> None:
         last = len(self.slots) - BLOCK - 1
-        launch(
+        self.launch(
             kernels.enter,
             cdiv(count, BLOCK),
             self.slots,

@@ -25,6 +25,7 @@ Places = npt.NDArray[np.int64]
 
 HITS_AT = (1, 3, 10)
 BOTH_SIDES = "both"
+SLOTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +69,15 @@ def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
     """First and last place, int64 [Q, 2], that ties leave to each query on each side."""
     first = np.empty(slots.shape[:2], dtype=np.int64)
     last = np.empty_like(first)
-    for query, row in enumerate(slots):  # query by query: with all entities as corruptions a row is large
-        corruptions = row[:, 1:]
+    # With all entities as corruptions the slots of a query are many.
+    queries = max(1, SLOTS_AT_ONCE // max(1, math.prod(slots.shape[1:])))
+    for begin in range(0, len(slots), queries):
+        some = slice(begin, begin + queries)
+        corruptions = slots[some, :, 1:]
         valid = corruptions != NO_CANDIDATE
-        own, others = scores[row[:, :1]], scores[corruptions]
-        first[query] = 1 + (valid & (others > own)).sum(axis=1)
-        last[query] = first[query] + (valid & (others == own)).sum(axis=1)
+        own, others = scores[slots[some, :, :1]], scores[corruptions]
+        first[some] = 1 + (valid & (others > own)).sum(axis=2)
+        last[some] = first[some] + (valid & (others == own)).sum(axis=2)
     return first, last
 
 
@@ -89,10 +93,11 @@ def _at_rank(ranks: Floats) -> _Sums:
 def _expected(first: Places, last: Places) -> _Sums:
     reciprocals = 1.0 / np.arange(1, last.max() + 1)
     places = last - first + 1
+    pairs = [*zip(first.tolist(), last.tolist(), strict=True)]
     # Summed place by place: a difference of two harmonic numbers would lose the digits that they share.
-    means = [reciprocals[low - 1 : high].mean() for low, high in zip(first, last, strict=True)]
+    means = {(low, high): reciprocals[low - 1 : high].mean() for low, high in set(pairs)}
     hits = (np.clip(k - first + 1, 0, places) / places for k in HITS_AT)
-    return math.fsum(means), tuple(math.fsum(share) for share in hits)
+    return math.fsum(means[pair] for pair in pairs), tuple(math.fsum(share) for share in hits)
 
 
 TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {

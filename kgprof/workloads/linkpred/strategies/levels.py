@@ -124,16 +124,10 @@ class Levels:
         self.why_not = ""
         if self.differs and mode != m.EAGER and part == "step":
             self.why_not = unfit(problem)
-        if self.differs and mode != m.EAGER and part == "step" and not self.why_not:
-            self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
+            self.kernels = None if self.why_not else LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
 
     def restart(self) -> None:
-        self.using = self.kernels
-        self.why_not = self.why_not if self.kernels is None else ""  # the kernels were not used to the end
-        self._begin()
-
-    def _begin(self) -> None:
         problem, engine = self.problem, self.problem.engine
         goals, device = problem.goals[:-1], problem.goals.device
         self.level, self.done = 0, problem.size == 0
@@ -147,7 +141,7 @@ class Levels:
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
-        if self.using is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
+        if self.kernels is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
             return
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
@@ -163,10 +157,10 @@ class Levels:
         if self.done:
             return
         self.level += 1
-        if self.using is None:
+        if self.kernels is None:
             left = self._level()
         elif (left := self._by_kernels(lambda of: of.level(self.walk, self.problem.depth))) < 0:
-            self._begin()
+            self.restart()
             return
         # A candidate stands at every state of the frontier.
         left = left or int(self.walk.live.any())
@@ -175,15 +169,13 @@ class Levels:
             self.restart()
 
     def _by_kernels(self, call: Callable[[LevelTable], int]) -> int:
-        """What they answer, or -1 and the reason why torch has to begin again."""
-        assert self.using is not None
+        """What they answer, or -1 where all begins again: with more room, or by torch."""
+        assert self.kernels is not None
         try:
-            left = call(self.using)
-            self.why_not = "" if left >= 0 else "too little room for the children that were encoded again"
+            return call(self.kernels)
         except UncompiledError as error:
-            self.kernels, self.why_not, left = None, str(error), -1
-        self.using = self.using if left >= 0 else None
-        return left
+            self.kernels, self.why_not = None, str(error)
+            return -1
 
     def _level(self) -> int:
         if len(self.frontier.ids):
@@ -198,9 +190,9 @@ class Levels:
 
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = self.using is None and bool(self.table.collisions), float(self.apart)
+        collisions, differed = self.kernels is None and bool(self.table.collisions), float(self.apart)
         # The kernels' second look stands for float32 where a first look is measured.
-        slack = 2 * SECOND_LOOK if self.using is not None else 0.0
+        slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
         further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK  # all 0 without a look
         self.differed = max(self.differed, differed)
         if further:
@@ -223,8 +215,8 @@ class Levels:
         if not (self.differs or self.differed):
             return ()
         said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
-        if self.using is not None:
-            children, kept, exact = self.using.looked_at
+        if self.kernels is not None:
+            children, kept, exact = self.kernels.looked_at
             said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
         looks = ("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length")
         return (looks, *((("kernels", f"not used: {self.why_not}"),) if self.why_not else ()))
