@@ -234,9 +234,10 @@ def _local(code: CodeType, name: str) -> Callable[[], Any]:
 def _attributes(value: object) -> dict[str, Any]:
     """Empty where nobody can read them: a TypeVar of Python 3.12 has room for a `__dict__` and none to give."""
     try:
-        return object.__getattribute__(value, "__dict__")
+        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+    return found
 
 
 def _attribute(owner: weakref.ref[Any], name: str) -> Callable[[], Any]:
