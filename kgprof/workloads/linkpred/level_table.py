@@ -51,8 +51,9 @@ class UncompiledError(Exception):
 
 
 class Launches:
-    """Starts kernels. Each is compiled once for its sizes, and what Triton would look at again with every launch, which
-    takes longer than the kernels of a small level, is not: a pointer is aligned each time as it was the first."""
+    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with every launch, which takes
+    longer than the kernels of a small level, stays as it was at the first: types and alignments of pointers, and all
+    integers but those that level_kernels.py names (``do_not_specialize``)."""
 
     def __init__(self) -> None:
         self._compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
@@ -253,9 +254,10 @@ class LevelTable:
         self._grow(count)
         self.slots.fill_(-1)
         self.keys[:count], self.ends[:count] = keys, ends
-        row = torch.arange(count, dtype=torch.int32, device=self.device)
+        row, first = torch.arange(count, dtype=torch.int32, device=self.device), self.empty(count)
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
-        self._settle(row, at, row, counts)
+        self._settle(row, first, row, counts)
+        at.copy_(first)
         self.ids = self.ids[: int(counts[2])]
         self.sources = row[: len(self.ids)]
         self.encoded = self.looks.second(keys[:, :-1].contiguous(), self.ids, counts[2:], len(self.ids))
