@@ -51,8 +51,8 @@ class UncompiledError(Exception):
 
 
 class Launches:
-    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with every launch, which takes
-    longer than the kernels of a small level, stays as it was at the first: types and alignments of pointers, and all
+    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with every launch (which
+    takes longer than the kernels of a small level) is as at the first: types and alignments of pointers, and all
     integers but those that level_kernels.py names (``do_not_specialize``)."""
 
     def __init__(self) -> None:

@@ -96,25 +96,14 @@ class Levels:
         self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
     ) -> None:
         self.problem = problem
-        engine, policy = problem.engine, problem.policy
+        self._compiling = mode, backend, part
+        self._is_ready = False
         kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
-        self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
         self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.differed = 0.0  # as measured
         self.by_hash = True
-
-        def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
-            # How many states there are is known only when the level is reached, so the sizes are dynamic.
-            compiles = mode != m.EAGER and part in ("step", of)
-            return torch.compile(call, dynamic=True, backend=backend) if compiles else call
-
-        self._unify, self._close = ready(engine.unify, "engine"), ready(engine.close, "engine")
-        self._different, self._taken = ready(engine.different, "engine"), ready(engine.taken, "engine")
-        self._encode, self._choose = ready(policy.encode, "policy"), ready(choose, "policy")
-        self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
-        self._settle, self._follow = ready(settled, "step"), ready(follow, "step")
         types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool, torch.int64)
         sizes = (size, size, size, size, size, 5)
         buffers = zip(sizes, types, strict=True)
@@ -143,6 +132,7 @@ class Levels:
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
         if self.kernels is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
             return
+        self._ready()
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
         first = Successors(keys, states, none, table.lost)
@@ -152,6 +142,26 @@ class Levels:
         own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
         encoded = self._in_passes(self._encode, states[new])
         self.frontier = Frontier(ids[new], keys[new], states[new], own, encoded)
+
+    def _ready(self) -> None:
+        """What torch needs. Kernels do not: importing Dynamo and Inductor takes two seconds."""
+        if self._is_ready:
+            return
+        self._is_ready = True
+        mode, backend, part = self._compiling
+        engine, policy = self.problem.engine, self.problem.policy
+
+        def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
+            # How many states there are is known only when the level is reached, so the sizes are dynamic.
+            compiles = mode != m.EAGER and part in ("step", of)
+            return torch.compile(call, dynamic=True, backend=backend) if compiles else call
+
+        self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
+        self._unify, self._close = ready(engine.unify, "engine"), ready(engine.close, "engine")
+        self._different, self._taken = ready(engine.different, "engine"), ready(engine.taken, "engine")
+        self._encode, self._choose = ready(policy.encode, "policy"), ready(choose, "policy")
+        self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
+        self._settle, self._follow = ready(settled, "step"), ready(follow, "step")
 
     def advance(self) -> None:
         if self.done:
