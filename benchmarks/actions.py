@@ -3,7 +3,7 @@
     python benchmarks/actions.py -o reports/actions.json
 
 For each program in tests/programs/gpu: `kgprof profile` as its owner would start it, with default settings; then the
-program as it stands and with the fix applied (FIX names which), in turn, TURNS times each. A gain is the difference of
+program as it stands and with the fix applied (FIX names which), in turn, ``--turns`` times each. A gain is the difference of
 the medians of ms/step, which each program prints of its own later steps; a bound is the action's, in the same unit.
 """
 
@@ -29,24 +29,24 @@ FIXES = {
     "bert_eager_attention": ("fused", "KGP609"),
     "gcn_full": ("tf32", "KGP604"),
 }
-TURNS = 3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(FIXES)}; all by default")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/actions.json"))
     asked = parser.parse_args()
     found = json.loads(asked.output.read_text()) if asked.output.exists() else {}
     for name in asked.names or FIXES:
         if name not in found:
-            found[name] = measured(name, *FIXES[name])
+            found[name] = measured(name, *FIXES[name], asked.turns)
             asked.output.parent.mkdir(parents=True, exist_ok=True)
             asked.output.write_text(json.dumps(found, indent=1) + "\n")
             print(name, found[name], flush=True)
 
 
-def measured(name: str, fix: str, rule: str) -> dict[str, Any]:
+def measured(name: str, fix: str, rule: str, turns: int) -> dict[str, Any]:
     """The first action, its bound and the gain, in ms/step."""
     script = PROGRAMS / f"{name}.py"
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def measured(name: str, fix: str, rule: str) -> dict[str, Any]:
         report = json.loads((Path(folder) / "report.json").read_text())
     first = report["actions"][0]
     times: dict[str, list[float]] = {"as it stands": [], "fixed": []}
-    for _ in range(TURNS):
+    for _ in range(turns):
         for label, value in (("as it stands", ""), ("fixed", fix)):
             times[label].append(ms_per_step(script, value))
     bound = first["saves"].get("us_per_step")

@@ -1,6 +1,6 @@
 """docs/ladder.md and docs/ladder.svg: the evaluator's strategies as a ladder, each rung with its own gain.
 
-    python benchmarks/ladder.py                                          # from benchmarks/results/evaluator.json
+    python benchmarks/ladder.py                         # from evaluator.json and evaluator_sequential_h200.json
     python benchmarks/ladder.py benchmarks/results/evaluator_h100.json   # of several files the first that has a run
 
 A rung that no file has, or that was measured on another card than the first file's, is "not measured".
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+MEASURED = [ROOT / "benchmarks" / "results" / name for name in ("evaluator.json", "evaluator_sequential_h200.json")]
 PAGE, PICTURE = ROOT / "docs" / "ladder.md", ROOT / "docs" / "ladder.svg"
 RUNGS = (
     ("sequential.eager", "V0", "one candidate at a time"),
@@ -24,6 +25,7 @@ RUNGS = (
     ("torch_cond.default", "V10", "compiled"),
     ("fused.default", "ours", "continuing and refilled slots in one engine call"),
     ("fused.reduce-overhead", "ours", "CUDA graphs"),
+    ("stepped.reduce-overhead", "ours", "several steps per CUDA graph"),
     ("levels.default", "ours", "each distinct state once, only real children"),
     ("levels.default+first-look=float16", "ours", "float16 first, float32 where it decides"),
 )
@@ -41,7 +43,7 @@ class Rung(NamedTuple):
 
 
 def main() -> None:
-    files = [Path(name) for name in sys.argv[1:]] or [ROOT / "benchmarks" / "results" / "evaluator.json"]
+    files = [Path(name) for name in sys.argv[1:]] or MEASURED
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     card = results[0]["environment"]["processor"]
     rungs = ladder([each for each in results if each["environment"]["processor"] == card])
@@ -73,7 +75,7 @@ def page(rungs: list[Rung], card: str, result: dict[str, Any]) -> str:
         f"Time per candidate on one {card}, torch {result['environment']['torch']}: {question['data']},",
         f"preset {question['preset']}, {question['queries']} queries, {question['corruptions']} corruptions per side. "
         "A gain is over the measured",
-        "rung before it. Runs with equal results have the same sha256.",
+        "rung before it. Runs with equal results have the same sha256; a run of fewer candidates has another.",
         "`python benchmarks/ladder.py` makes this page of what `benchmarks/evaluator.py` measured.",
         "",
         "| version | run | what is new | µs/candidate | gain | gain in all | candidates | sha256 |",
@@ -83,10 +85,15 @@ def page(rungs: list[Rung], card: str, result: dict[str, Any]) -> str:
         cells = ["not measured", "", "", "", ""]
         if rung.ms:
             total = measured[0].ms / rung.ms if measured[0].ms else 0
-            cells = [f"{rung.ms * 1e3:.3g}", f"{rung.gain:.2f}×" if rung.gain else "", f"{total:.3g}×"]
+            cells = [rounded(rung.ms * 1e3), f"{rung.gain:.2f}×" if rung.gain else "", f"{rounded(total)}×"]
             cells += [f"{rung.candidates:,}", rung.sha256[:8]]
         lines.append(f"| {rung.version} | `{rung.run}` | {rung.lever} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", "![Time per candidate, on a logarithmic scale](ladder.svg)", ""])
+
+
+def rounded(number: float) -> str:
+    """Three digits, and zeros."""
+    return f"{float(f'{number:.3g}'):,g}"
 
 
 def picture(rungs: list[Rung]) -> str:
@@ -98,7 +105,7 @@ def picture(rungs: list[Rung]) -> str:
     for place, rung in enumerate(measured):
         y = place * ROW + 4
         length = (math.log10(rung.ms or 1) - low) / (high - low) * (WIDTH - LABEL - 170)
-        figure = f"{(rung.ms or 0) * 1e3:.3g} µs" + (f", {rung.gain:.2f}×" if rung.gain else "")
+        figure = f"{rounded((rung.ms or 0) * 1e3)} µs" + (f", {rung.gain:.2f}×" if rung.gain else "")
         bars.append(f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{rung.run}</text>')
         bars.append(f'<rect x="{LABEL}" y="{y}" width="{length:.0f}" height="{ROW - 8}" fill="#3366cc"/>')
         bars.append(f'<text x="{LABEL + length + 6:.0f}" y="{y + 14}">{figure}</text>')
