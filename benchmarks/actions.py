@@ -3,8 +3,9 @@
     python benchmarks/actions.py -o reports/actions.json
 
 For each program in tests/programs/gpu: `kgprof profile` as its owner would start it, with default settings; then the
-program as it stands and with the fix applied (FIX names which), in turn, ``--turns`` times each. A gain is the difference of
-the medians of ms/step, which each program prints of its own later steps; a bound is the action's, in the same unit.
+program as it stands and with the fix applied (FIX names which), in turn, ``--turns`` times each. A gain is the
+difference of the medians of ms/step, which each program prints of its own later steps; a bound is the action's, in the
+same unit.
 """
 
 from __future__ import annotations
