@@ -180,6 +180,11 @@ def test_where_none_does_so_plainly_both_are_named() -> None:
         ("opt = Adam(frozen.parameters())\nopt = Adam(head.parameters())\nhead(x)", "head"),
         ("trainer = Trainer(model)\ntrainer.train()", ""),
         ("opt = Adam(net.parameters())\nfit(net)", ""),
+        ("def fit(m, opt):\n m(opt)\nopt = Adam(net.parameters())\nfit(net, opt)", "net"),
+        (
+            "class A:\n def train_step(a): a(1)\n def test(a): ...\nopt = Adam(a.parameters())\na.train_step(a)\na.test(a)",
+            "a",
+        ),
         ("a b", ""),
     ],
 )
