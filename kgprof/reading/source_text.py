@@ -129,6 +129,8 @@ class SourceText:
         functions = (node for each in parsed for node in ast.walk(each.tree) if isinstance(node, _Function))
         calling = {f.name for f in functions if {a.arg for a in f.args.args} & {name for name, _ in _calls(f)}}
         for owner in (name.removesuffix(".parameters") for name in called if name.endswith(".parameters")):
+            if owner == "self":  # a module looks at its own: whoever trains it knows it by another name
+                continue
             if owner in called or any(owner in given and name.rpartition(".")[2] in calling for name, given in calls):
                 return owner
             if methods := [name for name in called if name in (f"{owner}.{method}" for method in defined)]:
