@@ -31,7 +31,7 @@ from kgprof.errors import UsageError
 from kgprof.record import fork_server
 from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
-from kgprof.record.log import BoundedLog
+from kgprof.record.log import BoundedLog, Quiet
 from kgprof.record.turns import FIRST, IN_TURN_FROM
 from kgprof.signals import Signals, catches, words
 
@@ -75,15 +75,17 @@ def run(
     echo: Echo = lambda data: None,
     on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Ended:
-    """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well;
+    """Run one job to its end. ``echo`` gets what a program writes, which goes to the log as well;
     ``on_timeout`` is given the process that has run out of time, before it is ended.
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
+    job_file = scratch / "job.json"
     if job.task is Task.SCRIPT:
-        last_words.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
+        files = {name: scratch.resolve() / name for name in ("last_words", "torch_text")}
+        for file in files.values():
+            file.write_bytes(b"")  # made here: the program may set an umask
+        job = msgspec.structs.replace(job, **{name: str(file) for name, file in files.items()})
     try:
         job_file.write_bytes(msgspec.json.encode(job))
     except UnicodeEncodeError as error:
@@ -245,6 +247,7 @@ class _Child:
         self._phase = "start"
         self._last_word: Done | Failed | None = None
         self._lost: Failed | None = None
+        self._torch_text = Path(job.torch_text)
         self._last_words = Path(job.last_words)  # of a program; no descriptor of its own is safe from it
         self._signals = signals
         self._news = news  # something for ``wait`` to look at
@@ -262,9 +265,10 @@ class _Child:
             os.close(writing)
         self._log.feed(said)
         self._began = time.monotonic()
-        logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
-        emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
-        emptied += [(self._read_log, pipe) for pipe in logged if pipe[0] is not None]
+        emptied: tuple[tuple[Callable[..., None], Any], ...] = (
+            (self._read_events, (events,)),
+            (self._read_log, (self._process.stdout, echo)),
+        )
         self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
@@ -289,7 +293,7 @@ class _Child:
             cwd=None if job.checkout is None else job.checkout.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
+            stderr=subprocess.STDOUT,  # in the order in which they were written
             pass_fds=(events, *pass_fds),
             env=environment,
             start_new_session=True,
@@ -394,7 +398,7 @@ class _Child:
             reader.join(DRAIN_S)
         if self._is_program:
             self._read_last_words()
-        self._log.close()
+        self._log.close(before=self._torch_text.read_bytes() if self._is_program else b"")
 
     def _read_last_words(self) -> None:
         """The first says how it ended, one after it what kgprof failed at then."""
@@ -418,9 +422,10 @@ class _Child:
         self._news.put(None)
 
     def _read_log(self, stream: IO[bytes], echo: Echo) -> None:
+        quiet = Quiet()
         with stream:
             while data := os.read(stream.fileno(), 65536):
-                self._log.feed(data)
+                self._log.feed(data := quiet(data))
                 echo(data)
 
     def _read_events(self, stream: IO[bytes]) -> None:

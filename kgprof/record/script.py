@@ -50,7 +50,7 @@ from kgprof.record.source import replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
-from kgprof.record.torch_trace import CompileSources
+from kgprof.record.torch_trace import CompileSources, TorchLogs
 from kgprof.record.trace_window import TraceWindow
 from kgprof.wording import plural
 from kgprof.workloads import programs
@@ -76,7 +76,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
     place, program = Place(job), programs.find(job.options.workload)
-    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
+    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place, TorchLogs(job.torch_text))
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     restored = ExitStack()
@@ -152,6 +152,7 @@ def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> 
             hook = sys.excepthook
 
             def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
+                sys.excepthook = hook  # this one holds the program's objects, which would be taken apart too late
                 value.__traceback__ = frames  # on its way here kgprof's frames have come to it again
                 hook(kind, value, frames)
 
@@ -206,12 +207,12 @@ def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], und
 class Capture:
     """Everything that one run of the program can give."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, text: TorchLogs) -> None:
         self._place, self._options = place, place.options
         self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
-        self._compile = CompileSources(self._steps, self._project)
+        self._compile = CompileSources(self._steps, self._project, text)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
