@@ -253,6 +253,7 @@ class _Child:
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
+        self._echoes = True
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
@@ -308,8 +309,10 @@ class _Child:
                 self._await_news(timeout_s)
             except queue.Empty:
                 timed_out = True
-                self._process.send_signal(signal.SIGUSR1)  # prints its Python stack
+                self._echoes = False
+                self._process.send_signal(signal.SIGUSR1)  # prints its Python stack, for the log
                 time.sleep(STACK_GRACE_S)
+                self._echoes = True
                 on_timeout(self._process.pid)
             interrupted = self._signals.came  # one that comes later finds it ended already
             if self._is_program and (interrupted or timed_out):
@@ -426,7 +429,8 @@ class _Child:
         with stream:
             while data := os.read(stream.fileno(), 65536):
                 self._log.feed(data := quiet(data))
-                echo(data)
+                if self._echoes:
+                    echo(data)
 
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:

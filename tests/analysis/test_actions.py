@@ -11,7 +11,7 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.collectors import coverage
-from kgprof.model import Action, Profile, Recording, RunKey, Saving, ScriptRun, Skipped
+from kgprof.model import Action, Outcome, Profile, Recording, RunKey, Saving, ScriptRun, Skipped
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
 from kgprof.render.finding_list import grouped
@@ -127,6 +127,19 @@ def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
         ("KGP504", "model = torch.compile(model)")
     ]
     assert not analyse(recording(msgspec.structs.replace(eager, script=None))).actions
+
+
+@pytest.mark.parametrize(
+    ("outcome", "steps", "told"), [("timed-out", 8, True), ("interrupted", 8, True), ("timed-out", 0, False)]
+)
+def test_a_training_that_was_stopped_has_its_actions_as_well(outcome: str, steps: int, told: bool) -> None:
+    script = ScriptRun(step="an optimizer step", steps=steps, counted={"an optimizer step": steps})
+    eager = run(RunKey(strategy="train", mode="as-is"), compiled=0)
+    stopped = msgspec.structs.replace(eager.exit, outcome=Outcome(outcome))
+
+    profile = analyse(recording(msgspec.structs.replace(eager, script=script, exit=stopped)))
+
+    assert bool(profile.actions) is told
 
 
 def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
