@@ -417,6 +417,9 @@ class Capture:
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
             yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            if self._marks.calls_a_closure and not isinstance(trace, m.TracePass):
+                each = "each calls a closure: kgprof.step() in its first line makes a step of every evaluation"
+                yield f"too few steps for a TRACE; {each}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
         if self._stopped:

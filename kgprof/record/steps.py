@@ -127,6 +127,7 @@ class StepMarks(Source):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._optimizer: Callable[[], Any] = lambda: None
+        self.calls_a_closure = False
         self._other: Callable[[], Any] = lambda: None  # the last that has stepped since, if it was another one
 
     def listen(self, undo: ExitStack) -> None:
@@ -146,11 +147,12 @@ class StepMarks(Source):
         except ImportError as error:
             return f"this torch has no register_optimizer_step_post_hook ({error})"
 
-        def stepped(optimizer: Any, args: object, kwargs: object) -> None:
+        def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
             if torch.compiler.is_compiling():
                 return
             if self._counts(optimizer):
+                self.calls_a_closure = any(map(callable, (*args[1:], *kwargs.values())))
                 self._steps.mark(Kind.OPTIMIZER)
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.

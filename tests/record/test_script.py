@@ -425,6 +425,27 @@ time.sleep(100)
     assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
 
 
+def test_too_few_steps_that_call_a_closure_say_how_to_count_finer(tmp_path: Path) -> None:
+    text = """
+    import torch
+    weights = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.LBFGS([weights], max_iter=5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weights ** 4).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    """
+
+    done = ran(tmp_path, text)
+
+    assert sum("kgprof.step()" in note for note in done.script.notes) == 1
+
+
 def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
     done = ran(tmp_path, TRAINS, passes=(PassName.TIMING,))
 
