@@ -458,24 +458,37 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             later = "a tensor: read it where you need the number"
         case _:
             return ""
-    match read:
-        case (
-            ast.Call(func=ast.Name(id="float" | "int"), args=[tensor])
-            | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[])
-        ) if _takes_a_tensor(kept, ast.dump(read)):
-            detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
-            code = ast.unparse(statement).replace(ast.unparse(read), detached)
-            return f"{code[1:-1] + ',' if entry else code}  # {later}"
-    return ""
+    code, before = ast.unparse(statement), ast.unparse(kept)
+    detached = _Detached(ast.dump(read))
+    code = code.replace(before, ast.unparse(detached.of(kept)))
+    return f"{code[1:-1] + ',' if entry else code}  # {later}" if detached.found else ""
 
 
-def _takes_a_tensor(value: ast.expr, read: str) -> bool:
-    """Only arithmetic and lists lie between them: a function or a text would read the tensor all the same."""
-    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.List | ast.Tuple):
-        return not isinstance(getattr(value, "op", None), ast.Mod | ast.Not) and any(
-            isinstance(part, ast.expr) and _takes_a_tensor(part, read) for part in ast.iter_child_nodes(value)
-        )
-    return ast.dump(value) == read
+class _Detached:
+    """A value without a read, and without every other ``.item()`` that only arithmetic and lists lie around: a function
+    or a text would read the tensor all the same."""
+
+    def __init__(self, read: str) -> None:
+        self._read = read
+        self.found = False
+
+    def of(self, value: ast.expr) -> ast.expr:
+        match value:
+            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(value) == self._read:
+                pass
+            case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
+                pass
+            case ast.BinOp(op=op) if not isinstance(op, ast.Mod):
+                return ast.BinOp(self.of(value.left), op, self.of(value.right))
+            case ast.UnaryOp(op=op) if not isinstance(op, ast.Not):
+                return ast.UnaryOp(op, self.of(value.operand))
+            case ast.List() | ast.Tuple():
+                return type(value)([self.of(each) for each in value.elts], value.ctx)
+            case _:
+                return value
+        self.found = self.found or ast.dump(value) == self._read
+        already = isinstance(tensor, ast.Call) and getattr(tensor.func, "attr", "") == "detach"
+        return tensor if already else ast.Call(ast.Attribute(tensor, "detach"), [], [])
 
 
 def _often(event: Sync) -> str:

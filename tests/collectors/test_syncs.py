@@ -278,6 +278,7 @@ def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: floa
         ("losses += [2 * loss.item()]", "loss.item()", "losses += [2 * loss.detach()]"),
         ("r = x / (self.width.item() / pi)", "self.width.item()", "r = x / (self.width.detach() / pi)"),
         ("return loss.item(), n", "loss.item()", "return (loss.detach(), n)"),
+        ("return a.item(), b.item() / 2", "b.item()", "return (a.detach(), b.detach() / 2)"),
         ("    'loss': loss.item(),", "loss.item()", "'loss': loss.detach(),"),
         ("'loss': round(loss.item()),", "loss.item()", ""),
         ("value = loss.item()", "loss.item()", ""),
