@@ -121,7 +121,7 @@ class SourceText:
     def trained(self) -> str:
         """What the program calls of the first module whose ``parameters()`` it asks for: ``model`` itself, also where
         it is given to a function that calls it, or a method that the program defines, ``agent.act``. Empty where its
-        own files do not show it."""
+        own files do not show it; of what trains nothing ``model``, if something of that name is called."""
         parsed = [self._parsed(file) for file in self.own]
         calls = [call for each in parsed for call in _calls(each.tree)]
         called = [name for name, _ in calls]
@@ -135,7 +135,7 @@ class SourceText:
                 return owner
             if methods := [name for name in called if name in (f"{owner}.{method}" for method in defined)]:
                 return methods[0]
-        return ""
+        return "model" if "model" in called else ""
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
