@@ -460,33 +460,30 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             return ""
     code, before = ast.unparse(statement), ast.unparse(kept)
     detached = _Detached(ast.dump(read))
-    code = code.replace(before, ast.unparse(detached.of(kept)))
+    code = code.replace(before, ast.unparse(detached.visit(kept)))
     return f"{code[1:-1] + ',' if entry else code}  # {later}" if detached.found else ""
 
 
-class _Detached:
-    """A value without a read, and without every other ``.item()`` that only arithmetic and lists lie around: a function
-    or a text would read the tensor all the same."""
+class _Detached(ast.NodeTransformer):
+    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a function or a text
+    would read the tensor all the same."""
 
     def __init__(self, read: str) -> None:
         self._read = read
         self.found = False
 
-    def of(self, value: ast.expr) -> ast.expr:
-        match value:
-            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(value) == self._read:
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(node) == self._read:
                 pass
             case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
                 pass
-            case ast.BinOp(op=op) if not isinstance(op, ast.Mod):
-                return ast.BinOp(self.of(value.left), op, self.of(value.right))
-            case ast.UnaryOp(op=op) if not isinstance(op, ast.Not):
-                return ast.UnaryOp(op, self.of(value.operand))
-            case ast.List() | ast.Tuple():
-                return type(value)([self.of(each) for each in value.elts], value.ctx)
+            case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
+                own = isinstance(getattr(node, "op", None), ast.Mod | ast.Not)
+                return node if own else self.generic_visit(node)
             case _:
-                return value
-        self.found = self.found or ast.dump(value) == self._read
+                return node
+        self.found = self.found or ast.dump(node) == self._read
         already = isinstance(tensor, ast.Call) and getattr(tensor.func, "attr", "") == "detach"
         return tensor if already else ast.Call(ast.Attribute(tensor, "detach"), [], [])
 

@@ -80,12 +80,10 @@ def run(
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file = scratch / "job.json"
+    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
     if job.task is Task.SCRIPT:
-        files = {name: scratch.resolve() / name for name in ("last_words", "torch_text")}
-        for file in files.values():
-            file.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(job, **{name: str(file) for name, file in files.items()})
+        last_words.write_bytes(b"")  # made here: the program may set an umask
+        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
     try:
         job_file.write_bytes(msgspec.json.encode(job))
     except UnicodeEncodeError as error:
@@ -247,7 +245,6 @@ class _Child:
         self._phase = "start"
         self._last_word: Done | Failed | None = None
         self._lost: Failed | None = None
-        self._torch_text = Path(job.torch_text)
         self._last_words = Path(job.last_words)  # of a program; no descriptor of its own is safe from it
         self._signals = signals
         self._news = news  # something for ``wait`` to look at
@@ -401,7 +398,7 @@ class _Child:
             reader.join(DRAIN_S)
         if self._is_program:
             self._read_last_words()
-        self._log.close(before=self._torch_text.read_bytes() if self._is_program else b"")
+        self._log.close()
 
     def _read_last_words(self) -> None:
         """The first says how it ended, one after it what kgprof failed at then."""

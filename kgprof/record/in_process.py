@@ -54,7 +54,7 @@ class InProcess:
         typed = [file for file in self._files if file.startswith("<")]
         self._project = ProjectFiles(libraries=libraries.libraries, own=(*libraries.own, *typed))
         self._calls = CallIndex()
-        self._compile = CompileSources(self._calls, self._project)
+        self._compile = CompileSources(self._calls, self._project, to_stderr=False)
         self._syncs = Syncs(self._calls, device, self._project)
         self._tensors = TensorProbe(self._calls, buffers)
         self._began_utc = datetime.now(UTC).isoformat(timespec="seconds")

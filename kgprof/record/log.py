@@ -55,8 +55,8 @@ class BoundedLog:
                 for line in lines:
                     self._take(line)
 
-    def close(self, before: bytes = b"") -> None:
-        """Write the tail, and ``before`` in front of it all. Raises the OSError that an earlier write met."""
+    def close(self) -> None:
+        """Write the tail. Raises the OSError that an earlier write met."""
         with self._lock:
             self._closed = True
             self._take(self._partial_line)
@@ -66,8 +66,6 @@ class BoundedLog:
             self._file.close()
         if self._failure is not None:
             raise self._failure
-        if before:
-            self._path.write_bytes(before + self._path.read_bytes())
 
     def _take(self, line: bytes) -> None:
         if not line:

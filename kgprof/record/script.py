@@ -50,7 +50,7 @@ from kgprof.record.source import replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
-from kgprof.record.torch_trace import CompileSources, TorchLogs
+from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import TraceWindow
 from kgprof.wording import plural
 from kgprof.workloads import programs
@@ -76,7 +76,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
     place, program = Place(job), programs.find(job.options.workload)
-    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place, TorchLogs(job.torch_text))
+    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     restored = ExitStack()
@@ -207,12 +207,12 @@ def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], und
 class Capture:
     """Everything that one run of the program can give."""
 
-    def __init__(self, place: Place, text: TorchLogs) -> None:
+    def __init__(self, place: Place) -> None:
         self._place, self._options = place, place.options
         self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
-        self._compile = CompileSources(self._steps, self._project, text)
+        self._compile = CompileSources(self._steps, self._project, to_stderr=False)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)

@@ -37,7 +37,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         if asked.cell.precision is m.Precision.TF32:  # a workload may have set its own
             torch.set_float32_matmul_precision("high")
         calls, count = CallIndex(), max(1, options.warmup)
-        listened = CompileSources(calls, project_sources.project_files(options.workload))
+        listened = CompileSources(calls, project_sources.project_files(options.workload), to_stderr=False)
         step = calls.counted(session.step) if asked.cold else session.step
         with listening(listened.sources if asked.cold else ()):
             start_s = tuple(timing.wall_us(step, device) / 1e6 for _ in range(count))

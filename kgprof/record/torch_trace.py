@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from kgprof.workloads.protocol import Session
 TRACE_LOGGER = "torch.__trace"
 NOT_OUR_STEPS = m.Skipped(reason="measured only if kgprof itself calls the steps")
 NO_CACHE = m.CacheFolder(files=0, bytes=0)
-MOST_TEXT = 128 * 1024
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
 
@@ -57,7 +56,7 @@ def compile_pass(
     """``--steps`` calls, each timed as CompilePass says, without Inductor's probe of the CPU where a call asks for it
     first; the records that were kept go to ``records_to``."""
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened, step = CompileSources(calls, project, TorchLogs()), calls.counted(session.step)
+    listened, step = CompileSources(calls, project), calls.counted(session.step)
     cached = cache_folder()
 
     def wall_us() -> float:
@@ -92,12 +91,13 @@ def cache_folder(before: m.CacheFolder = NO_CACHE) -> m.CacheFolder:
 class CompileSources:
     """All that COMPILE listens to, each event labelled with the call in which it came."""
 
-    def __init__(self, calls: CallIndex, project: ProjectFiles, text: Source | None = None) -> None:
+    def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
+        """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
         self._trace = StructuredTrace(calls)
         self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self.sources: tuple[Source, ...] = (
-            *([] if text is None else [text]),
+            *([TorchLogs()] if to_stderr else []),
             SkipRecords(),
             self._trace,
             self._frames,
@@ -170,13 +170,9 @@ class StructuredTrace(Source):
 
 
 class TorchLogs(Source):
-    """torch's own text about breaks, recompiles, CUDA graphs and performance hints, for log.txt: on stderr, which goes
-    there, or in a file, where what is on stderr is shown to the owner of a program."""
+    """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and so in log.txt."""
 
     name = "torch logs"
-
-    def __init__(self, file: str = "") -> None:
-        self._file = file
 
     def listen(self, undo: ExitStack) -> None:
         if "TORCH_LOGS" in os.environ:
@@ -184,46 +180,12 @@ class TorchLogs(Source):
             return
         try:
             undo.callback(_remember_loggers())
-            from torch._logging import _internal, set_logs  # type: ignore[attr-defined]
+            from torch._logging import set_logs  # type: ignore[attr-defined]
 
             settings: dict[str, Any] = dict.fromkeys(LOG_ARTIFACTS, True)
             set_logs(**settings)
-            if self._file:
-                for logger in _torchs_loggers():
-                    for handler in logger.handlers:
-                        if type(handler) is logging.StreamHandler and handler in _internal.handlers:
-                            handler.setStream(_Appended(self._file))
         except (AttributeError, ImportError, TypeError, ValueError) as error:
             self.unavailable = f"{type(error).__name__}: {error}"
-
-
-class _Appended:
-    """A stream to the end of a file, up to MOST_TEXT bytes. It is opened for each write: a program may close every
-    descriptor, or reuse it."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def write(self, text: str, /) -> None:
-        with suppress(OSError):  # torch's words are no reason to end a program
-            descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                if os.fstat(descriptor).st_size < MOST_TEXT:
-                    os.write(descriptor, text.encode(errors="backslashreplace"))
-            finally:
-                os.close(descriptor)
-
-
-def _torchs_loggers() -> list[logging.Logger]:
-    from torch._logging._internal import log_registry as registry
-
-    names = [
-        *registry.get_log_qnames(),
-        *registry.get_artifact_log_qnames(),  # type: ignore[no-untyped-call]
-        *registry.get_child_log_qnames(),  # type: ignore[no-untyped-call]
-        TRACE_LOGGER,
-    ]
-    return [logging.getLogger(name) for name in names]
 
 
 def _remember_loggers() -> Callable[[], None]:
@@ -232,7 +194,15 @@ def _remember_loggers() -> Callable[[], None]:
 
     chosen = _internal.log_state
     levels, artifacts = dict(chosen.log_qname_to_level), set(chosen.artifact_names)
-    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in _torchs_loggers()]
+    registry = _internal.log_registry
+    names = [
+        *registry.get_log_qnames(),
+        *registry.get_artifact_log_qnames(),  # type: ignore[no-untyped-call]
+        *registry.get_child_log_qnames(),  # type: ignore[no-untyped-call]
+        TRACE_LOGGER,
+    ]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
 
     def restore() -> None:
         chosen.log_qname_to_level.clear()

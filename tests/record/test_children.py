@@ -302,9 +302,9 @@ def test_ctrl_c_while_a_child_that_did_its_work_is_ended_is_not_lost(
 ) -> None:
     whole = children.BoundedLog.close
 
-    def close(log: children.BoundedLog, before: bytes) -> None:  # what the ending does last
+    def close(log: children.BoundedLog) -> None:  # what the ending does last
         signal.raise_signal(signal.SIGINT)
-        whole(log, before)
+        whole(log)
 
     monkeypatch.setattr(children.BoundedLog, "close", close)
 
