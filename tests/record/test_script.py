@@ -424,6 +424,38 @@ time.sleep(100)
     assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
 
 
+IN_THREADS = (
+    COMPILES
+    + """
+import threading
+
+def on_a_thread(times):
+    def steps():
+        for _ in range(times):
+            doubled(torch.ones(3))
+
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    ["for _ in range(40): on_a_thread(1)", "on_a_thread(40)", "on_a_thread(14)"],
+    ids=["a thread for each", "one", "one that ends within the window"],
+)
+def test_steps_on_other_threads_are_counted_and_not_traced(tmp_path: Path, calls: str) -> None:
+    """torch.profiler that is stopped on another thread than it was started on ends the process by SIGSEGV."""
+    done = ran(tmp_path, IN_THREADS + calls + "\nprint('the end')\n")
+
+    assert (done.exit.outcome, done.echoed) == ("ok", "the end\n"), done.exit
+    assert isinstance(done.run.trace, Skipped)
+    assert "another thread" in done.run.trace.reason
+    assert done.script.steps == (14 if "14" in calls else 40)
+
+
 def test_too_few_steps_that_call_a_closure_say_how_to_count_finer(tmp_path: Path) -> None:
     text = """
     import torch
