@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-from torch._logging import _internal  # before the program, which may take torch from sys.modules
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.record import kept_records, project_sources, store
+from kgprof.record import kept_records, project_sources, skip_records, store
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
@@ -232,7 +231,6 @@ class Capture:
         self._writing = False
         self._stopped = ""
         self._over = False
-        self._logs_chosen: frozenset[str] = frozenset()
         self._own_logs = False
 
     def begin(self) -> None:
@@ -245,7 +243,6 @@ class Capture:
             self._stack.enter_context(source)
         if self._place.device.type == "cpu":
             self._stack.enter_context(self._isa_probe)
-        self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
         project_sources.started_in()
         self._began = self._written = time.monotonic()
@@ -256,7 +253,7 @@ class Capture:
             self._over = True
             self._stopped = why
             self._steps.paused = True
-            self._own_logs = self._logs_chosen != _chosen_artifacts()
+            self._own_logs = not skip_records.are_written()
             with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
                 each.callback(self._write)
                 each.callback(self._stack.close)
@@ -457,10 +454,6 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
     for label, count in counts.items():
         found[number(int(label))] += count
     return dict(found)
-
-
-def _chosen_artifacts() -> frozenset[str]:
-    return frozenset(_internal.log_state.artifact_names)
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
