@@ -106,8 +106,8 @@ class EagerCalls(Source):
         if seen:
             return m.KernelOrigins(origins=seen, graphs=(), stages=stages)
         many = any(len(each) >= MAX_CALLS for each in self._seen.values())
-        why = f"a step calls more than {MAX_CALLS:,} operators" if many else "no step's operators were seen"
-        why = self.unavailable or why
+        seen_none = f"a step calls more than {MAX_CALLS:,} operators" if many else "no step's operators were seen"
+        why = self.unavailable or seen_none
         return m.Skipped(reason=f"{compiled.reason}; {why}")
 
     def note(self, operator: str, frame: FrameType) -> None:

@@ -166,12 +166,11 @@ class StepMarks(Source):
     def _counts(self, optimizer: Any) -> bool:
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its place: it is gone, or
         the other has stepped twice in a row on the same parameters (Adam first, then LBFGS)."""
-        counted, before = self._optimizer(), self._other()
+        counted, again = self._optimizer(), self._other() is optimizer
         self._other = weakref.ref(optimizer)
-        replaced = before is optimizer and not _parameters(optimizer).isdisjoint(_parameters(counted))
-        if counted is None or counted is optimizer or replaced:
-            self._optimizer = self._other
-        return self._optimizer() is optimizer
+        if counted is None or (again and counted is not optimizer and _parameters(optimizer) & _parameters(counted)):
+            self._optimizer, counted = self._other, optimizer
+        return counted is optimizer
 
     def _watch_regions(self, undo: ExitStack) -> str:
         """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
@@ -230,7 +229,7 @@ class StepMarks(Source):
 
 
 def _parameters(optimizer: Any) -> set[int]:
-    return {id(parameter) for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"]}
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 def _preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
