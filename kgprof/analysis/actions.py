@@ -22,7 +22,8 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]) -> tuple[m.Action, ...]:
     """Those with a bound by its size, then errors and warnings without one in the order of the report."""
     # The fastest of those whose results may be believed; without times, the first.
-    sound = [run for run in runs if not run.results_differ and run.exit.outcome == m.Outcome.OK]
+    ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
+    sound = [run for run in ended if not run.results_differ]
     timed = [(run.step.median, index) for index, run in enumerate(sound) if isinstance(run.step, m.Spread)]
     if not sound:
         return ()

@@ -77,7 +77,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
         if (script := run.script) is not None:
             beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-            name = (source.trained or "model") if script.step else ""
+            name = source.trained if script.step else ""
             event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, to_compile=name)
         events.append(event)
     return tuple(events)

@@ -197,6 +197,7 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _by_name,
     _form("type", r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?"),
     _check_object,
+    _form("type", r"CodeGuardAccessor: Not a function on (?P<source>.*)\.__code__", expected="a function"),
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
     _form("attribute", r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)"),

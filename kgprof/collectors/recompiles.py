@@ -93,6 +93,7 @@ CONVERGED = "converged"
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
     "autocast": "it ran with autocast and without, and torch compiles for each",
+    "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
@@ -546,6 +547,9 @@ def in_words(guard: Guard) -> str:
     """``size of x, dimension 0: expected 8, got 9``."""
     if guard.kind in STATES:
         return STATES[guard.kind]
+    if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
+        what = "function" if guard.source.endswith(".__code__") else "object"
+        return f"{guard.source.removesuffix('.__code__')} is another {what} than before"
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {guard.source}" if guard.source else ""
     change = f": expected {guard.expected}" if guard.expected else ""

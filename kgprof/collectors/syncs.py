@@ -104,6 +104,7 @@ OF_OPERATORS = {
     **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
 }
 INSIDE = "inside-operator"
+READ_AFTER = "a tensor: read it after the loop"
 SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
@@ -431,32 +432,60 @@ def _finding(event: Sync) -> m.Finding:
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:
-    """``total += loss.item()``, or an ``append``, without the read; empty for a line that does something else."""
+    """``total += loss.item()``, an ``append``, a result, a returned value or an entry of a dict without the read; empty
+    for a line that does something else."""
+    line, entry = line.strip(), False
     try:
-        (statement,), read = ast.parse(line.strip()).body, ast.parse(expression.strip(), mode="eval").body
+        read = ast.parse(expression.strip(), mode="eval").body
+        try:
+            (statement,) = ast.parse(line).body
+        except SyntaxError:
+            (statement,), entry = ast.parse(f"{{{line}}}").body, True
     except (SyntaxError, ValueError):
         return ""
-    match statement, read:
+    match statement:
         case (
             ast.AugAssign(target=name, value=kept)
-            | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept])),
-            ast.Call(func=ast.Name(id="float" | "int"), args=[tensor])
-            | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]),
-        ) if _takes_a_tensor(kept, ast.dump(read)):
-            detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
+            | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
+        ):
             many = isinstance(statement, ast.Expr) or isinstance(kept, ast.List)
-            later = f"tensors: read torch.stack({ast.unparse(name)})" if many else "a tensor: read it"
-            return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # {later} after the loop"
-    return ""
+            later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop" if many else READ_AFTER
+        case (
+            ast.Assign(value=ast.BinOp() as kept)
+            | ast.Return(value=ast.expr() as kept)
+            | ast.Expr(value=ast.Dict(values=[kept]))
+        ):
+            later = "a tensor: read it where you need the number"
+        case _:
+            return ""
+    code, before = ast.unparse(statement), ast.unparse(kept)
+    detached = _Detached(ast.dump(read))
+    code = code.replace(before, ast.unparse(detached.visit(kept)))
+    return f"{code[1:-1] + ',' if entry else code}  # {later}" if detached.found else ""
 
 
-def _takes_a_tensor(value: ast.expr, read: str) -> bool:
-    """Only arithmetic and lists lie between them: a function or a text would read the tensor all the same."""
-    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.List | ast.Tuple):
-        return not isinstance(getattr(value, "op", None), ast.Mod | ast.Not) and any(
-            isinstance(part, ast.expr) and _takes_a_tensor(part, read) for part in ast.iter_child_nodes(value)
-        )
-    return ast.dump(value) == read
+class _Detached(ast.NodeTransformer):
+    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a function or a text
+    would read the tensor all the same."""
+
+    def __init__(self, read: str) -> None:
+        self._read = read
+        self.found = False
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(node) == self._read:
+                pass
+            case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
+                pass
+            case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
+                own = isinstance(getattr(node, "op", None), ast.Mod | ast.Not)
+                return node if own else self.generic_visit(node)
+            case _:
+                return node
+        self.found = self.found or ast.dump(node) == self._read
+        already = isinstance(tensor, ast.Call) and getattr(tensor.func, "attr", "") == "detach"
+        return tensor if already else ast.Call(ast.Attribute(tensor, "detach"), [], [])
 
 
 def _often(event: Sync) -> str:

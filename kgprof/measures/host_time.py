@@ -104,7 +104,7 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
 OPTIMIZER_SPANS = ("Optimizer.step#", "Optimizer.zero_grad#")
 LOADER_SPANS = ("enumerate(DataLoader)#",)
 BACKWARD_SPANS = ("autograd::engine::evaluate_function",)
-ACCUMULATES = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+ACCUMULATES = "torch::autograd::AccumulateGrad"  # not called by autograd.grad or torch.func.grad, which return it
 TO_THE_GPU = ("Memcpy HtoD",)
 # What is inside two of them belongs to the first: an optimizer's closure runs a forward and a backward pass, and a
 # backward pass may compute parts of the forward one again.
@@ -164,7 +164,7 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
     forward = columns.start_ns[spans[m.TrainingPhase.FORWARD] & own_thread & ~others]
     forward = forward[np.searchsorted(began, forward, side="right") == np.searchsorted(ended, forward, side="right")]
     # A pass that writes no gradient of a parameter (autograd.grad with create_graph) is part of the loss.
-    backward = columns.start_ns[spans[m.TrainingPhase.BACKWARD] & columns.named(ACCUMULATES)]
+    backward = columns.start_ns[columns.of_category("cpu_op") & columns.named(ACCUMULATES)]
     stepped = columns.start_ns[columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")]
     order = np.argsort(np.concatenate([forward, backward]), kind="stable")
     is_backward, at_ns = order >= len(forward), np.concatenate([forward, backward])[order]

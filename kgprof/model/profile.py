@@ -28,7 +28,7 @@ from kgprof.model.kernels import (
     MemoryCurve,
     RankBalance,
 )
-from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks, Options, RunKey
+from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks, Options, Outcome, RunKey
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, StepSeries, TradeOff, TrainingPhases
@@ -148,6 +148,11 @@ class RunReport(Model, frozen=True, kw_only=True):
     @property
     def results_differ(self) -> bool:
         return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == AgreementVerdict.DIFFERENT
+
+    @property
+    def was_stopped(self) -> bool:
+        """A script whose steps were seen until somebody or the time limit stopped it, as a training that goes on."""
+        return self.exit.outcome in (Outcome.INTERRUPTED, Outcome.TIMED_OUT) and bool(self.script and self.script.steps)
 
     @property
     def how_it_ended(self) -> str:

@@ -119,19 +119,23 @@ class SourceText:
 
     @property
     def trained(self) -> str:
-        """What the program calls of the first module whose ``parameters()`` it asks for: ``model`` itself, or a method
-        that the program defines, ``agent.act``. Empty where its own files do not show it."""
+        """What the program calls of the first module whose ``parameters()`` it asks for: ``model`` itself, also where
+        it is given to a function that calls it, or a method that the program defines, ``agent.act``. Empty where its
+        own files do not show it; of what trains nothing ``model``, if something of that name is called."""
         parsed = [self._parsed(file) for file in self.own]
-        calls = [node.func for each in parsed for node in ast.walk(each.tree) if isinstance(node, ast.Call)]
-        called = [ast.unparse(each) for each in calls if isinstance(each, ast.Name | ast.Attribute)]
+        calls = [call for each in parsed for call in _calls(each.tree)]
+        called = [name for name, _ in calls]
         defined = {each.name for file in parsed for each in file.definitions}
+        functions = (node for each in parsed for node in ast.walk(each.tree) if isinstance(node, _Function))
+        calling = {f.name for f in functions if {a.arg for a in f.args.args} & {name for name, _ in _calls(f)}}
         for owner in (name.removesuffix(".parameters") for name in called if name.endswith(".parameters")):
-            methods = [
-                name for name in called if name.rpartition(".")[0] == owner and name.rpartition(".")[2] in defined
-            ]
-            if owner in called or methods:
-                return owner if owner in called else methods[0]
-        return ""
+            if owner == "self":  # a module looks at its own: whoever trains it knows it by another name
+                continue
+            if owner in called or any(owner in given and name.rpartition(".")[2] in calling for name, given in calls):
+                return owner
+            if methods := [name for name in called if name in (f"{owner}.{method}" for method in defined)]:
+                return methods[0]
+        return "model" if "model" in called else ""
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
@@ -187,6 +191,13 @@ def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
 
 
 # ---------------------------------------------------------------- what the text says
+
+
+def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
+    """What is called by a name, and what it is given."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
+    return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
 
 
 def bindings(tree: ast.AST, name: str, but: tuple[str, ...] = ("__init__",)) -> Iterator[tuple[int, bool]]:

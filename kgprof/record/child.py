@@ -35,7 +35,7 @@ EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
 
 class Events:
-    """JSON lines to the parent, and the same phase as a heading in the log."""
+    """JSON lines to the parent, and the same phase as a heading in the log of what is no program."""
 
     def __init__(self, descriptor: int, last_words: str) -> None:
         os.set_inheritable(descriptor, False)
@@ -54,7 +54,8 @@ class Events:
     def phase(self, name: str) -> Iterator[None]:
         self.send(Phase(name=name))
         sys.stdout.flush()
-        print(f"[kgprof: {name}]", file=sys.stderr, flush=True)  # noqa: T201
+        if self._last_words is None:  # what a program writes to stderr is shown
+            print(f"[kgprof: {name}]", file=sys.stderr, flush=True)  # noqa: T201
         yield
         sys.stdout.flush()
 

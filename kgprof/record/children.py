@@ -31,7 +31,7 @@ from kgprof.errors import UsageError
 from kgprof.record import fork_server
 from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
-from kgprof.record.log import BoundedLog
+from kgprof.record.log import BoundedLog, Quiet
 from kgprof.record.turns import FIRST, IN_TURN_FROM
 from kgprof.signals import Signals, catches, words
 
@@ -75,7 +75,7 @@ def run(
     echo: Echo = lambda data: None,
     on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Ended:
-    """Run one job to its end. ``echo`` gets what a program writes to stdout, which goes to the log as well;
+    """Run one job to its end. ``echo`` gets what a program writes, which goes to the log as well;
     ``on_timeout`` is given the process that has run out of time, before it is ended.
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
@@ -250,6 +250,7 @@ class _Child:
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
         self._is_program = job.task is Task.SCRIPT
+        self._echoes = True
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
@@ -262,9 +263,10 @@ class _Child:
             os.close(writing)
         self._log.feed(said)
         self._began = time.monotonic()
-        logged = ((self._process.stdout, echo), (self._process.stderr, lambda data: None))
-        emptied: list[tuple[Callable[..., None], Any]] = [(self._read_events, (events,))]
-        emptied += [(self._read_log, pipe) for pipe in logged if pipe[0] is not None]
+        emptied: tuple[tuple[Callable[..., None], Any], ...] = (
+            (self._read_events, (events,)),
+            (self._read_log, (self._process.stdout, echo)),
+        )
         self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
         # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
@@ -289,7 +291,7 @@ class _Child:
             cwd=None if job.checkout is None else job.checkout.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if self._is_program else subprocess.STDOUT,
+            stderr=subprocess.STDOUT,  # in the order in which they were written
             pass_fds=(events, *pass_fds),
             env=environment,
             start_new_session=True,
@@ -304,8 +306,10 @@ class _Child:
                 self._await_news(timeout_s)
             except queue.Empty:
                 timed_out = True
-                self._process.send_signal(signal.SIGUSR1)  # prints its Python stack
+                self._echoes = False
+                self._process.send_signal(signal.SIGUSR1)  # prints its Python stack, for the log
                 time.sleep(STACK_GRACE_S)
+                self._echoes = True
                 on_timeout(self._process.pid)
             interrupted = self._signals.came  # one that comes later finds it ended already
             if self._is_program and (interrupted or timed_out):
@@ -418,10 +422,12 @@ class _Child:
         self._news.put(None)
 
     def _read_log(self, stream: IO[bytes], echo: Echo) -> None:
+        quiet = Quiet()
         with stream:
             while data := os.read(stream.fileno(), 65536):
-                self._log.feed(data)
-                echo(data)
+                self._log.feed(data := quiet(data))
+                if self._echoes:
+                    echo(data)
 
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:

@@ -1,6 +1,6 @@
 """What torch says about CUDA graphs: skipped, recorded, recorded again, partitioned. It says so in its log alone.
 
-The handler stands on the three loggers themselves, so it hears them whatever the user's log shows. The function that
+A filter stands on the three loggers themselves, so it hears them whatever the user's log shows. The function that
 logged is kept with each message: it tells what a message is about, where the wording changes from release to release.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.source import LogListener, Source
+from kgprof.record.source import Source
 
 LOGGERS = tuple(
     f"torch._inductor.{module}.__cudagraphs" for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
@@ -39,13 +39,19 @@ class CudaGraphLog(Source):
             yield {"left_out": self.left_out, "limit_rows": ROWS}
 
     def listen(self, undo: ExitStack) -> None:
-        handler = LogListener(self.take)
         # Inductor need not be imported for this: its loggers are the same objects when it is.
         for logger in map(logging.getLogger, LOGGERS):
+            level = logger.getEffectiveLevel()
+
+            def heard(record: logging.LogRecord, level: int = level) -> bool:
+                """As a filter, which also says what goes on to the handlers: what went there before."""
+                self.take(record)
+                return record.levelno >= level
+
             undo.callback(logger.setLevel, logger.level)
-            undo.callback(logger.removeHandler, handler)
+            undo.callback(logger.removeFilter, heard)
             logger.setLevel(logging.DEBUG)
-            logger.addHandler(handler)
+            logger.addFilter(heard)
 
     def take(self, record: logging.LogRecord) -> None:
         if len(self.messages) >= ROWS:

@@ -105,7 +105,9 @@ class EagerCalls(Source):
             return replaced(compiled, origins=(*compiled.origins, *seen), stages=stages)
         if seen:
             return m.KernelOrigins(origins=seen, graphs=(), stages=stages)
-        why = self.unavailable or "no step's operators were seen"
+        many = any(len(each) >= MAX_CALLS for each in self._seen.values())
+        seen_none = f"a step calls more than {MAX_CALLS:,} operators" if many else "no step's operators were seen"
+        why = self.unavailable or seen_none
         return m.Skipped(reason=f"{compiled.reason}; {why}")
 
     def note(self, operator: str, frame: FrameType) -> None:

@@ -49,8 +49,6 @@ COMPILER = ("torch._inductor.compile_fx",)  # what the first torch.compile(...) 
 class Forked:
     """A child that a server forked: as much of ``subprocess.Popen`` as is needed of it."""
 
-    stderr = None  # stdout takes it
-
     def __init__(self, pid: int, stdout: IO[bytes]) -> None:
         self.pid, self.stdout = pid, stdout
         self.returncode: int | Any = None

@@ -8,7 +8,21 @@ HEAD_BYTES = 256 * 1024  # here the compile logs are
 TAIL_BYTES = 256 * 1024  # and here the last words of a run that died
 
 # Kineto of torch 2.13 writes two such lines a profiler session to fd 2, and KINETO_LOG_LEVEL does not stop them.
-_NOISE = re.compile(rb"USDT:.*Sync\w*Handler\.cpp:\d+\] profiler_(start|stop)\s*")
+_NOISE = re.compile(rb"USDT:.*Sync\w*Handler\.cpp:\d+\] profiler_(start|stop)\n?")
+_WITHOUT_ITS_END = (b"] profiler_start", b"] profiler_stop")
+
+
+class Quiet:
+    """Takes these lines out of what a process writes. The end of one comes in a write of its own, and where it begins
+    a progress bar may stand."""
+
+    def __init__(self) -> None:
+        self._ends = False
+
+    def __call__(self, data: bytes) -> bytes:
+        text = _NOISE.sub(b"", data.removeprefix(b"\n") if self._ends else data)
+        self._ends = data.endswith(_WITHOUT_ITS_END)
+        return text
 
 
 class BoundedLog:
@@ -54,7 +68,7 @@ class BoundedLog:
             raise self._failure
 
     def _take(self, line: bytes) -> None:
-        if not line or _NOISE.fullmatch(line):
+        if not line:
             return
         if len(line) <= self._head_left and not self._tail:
             self._head_left -= len(line)

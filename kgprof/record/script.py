@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-from torch._logging import _internal  # before the program, which may take torch from sys.modules
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.record import kept_records, project_sources, store
+from kgprof.record import kept_records, project_sources, skip_records, store
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
@@ -152,6 +151,7 @@ def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> 
             hook = sys.excepthook
 
             def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
+                sys.excepthook = hook  # this one holds the program's objects, which would be taken apart too late
                 value.__traceback__ = frames  # on its way here kgprof's frames have come to it again
                 hook(kind, value, frames)
 
@@ -211,7 +211,7 @@ class Capture:
         self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps)
-        self._compile = CompileSources(self._steps, self._project)
+        self._compile = CompileSources(self._steps, self._project, to_stderr=False)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
@@ -231,7 +231,6 @@ class Capture:
         self._writing = False
         self._stopped = ""
         self._over = False
-        self._logs_chosen: frozenset[str] = frozenset()
         self._own_logs = False
 
     def begin(self) -> None:
@@ -244,7 +243,6 @@ class Capture:
             self._stack.enter_context(source)
         if self._place.device.type == "cpu":
             self._stack.enter_context(self._isa_probe)
-        self._logs_chosen = _chosen_artifacts()
         project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
         project_sources.started_in()
         self._began = self._written = time.monotonic()
@@ -255,7 +253,7 @@ class Capture:
             self._over = True
             self._stopped = why
             self._steps.paused = True
-            self._own_logs = self._logs_chosen != _chosen_artifacts()
+            self._own_logs = not skip_records.are_written()
             with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
                 each.callback(self._write)
                 each.callback(self._stack.close)
@@ -416,6 +414,9 @@ class Capture:
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
             yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            if self._marks.calls_a_closure and not isinstance(trace, m.TracePass):
+                each = "each calls a closure: kgprof.step() in its first line makes a step of every evaluation"
+                yield f"too few steps for a TRACE; {each}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
         if self._stopped:
@@ -453,10 +454,6 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
     for label, count in counts.items():
         found[number(int(label))] += count
     return dict(found)
-
-
-def _chosen_artifacts() -> frozenset[str]:
-    return frozenset(_internal.log_state.artifact_names)
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:

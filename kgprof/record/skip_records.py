@@ -12,6 +12,10 @@ from kgprof.record.source import Source
 LOGGERS = tuple(f"torch._dynamo.{module}.__graph_breaks" for module in ("symbolic_convert", "convert_frame", "exc"))
 
 
+def are_written() -> bool:
+    return all(logging.getLogger(name).isEnabledFor(logging.DEBUG) for name in LOGGERS)
+
+
 class SkipRecords(Source):
     """Raises the level of loggers that are off, and keeps from the user's log what the user did not ask for."""
 

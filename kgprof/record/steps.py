@@ -33,7 +33,7 @@ class Kind(IntEnum):
     """In the order in which they are preferred."""
 
     EXPLICIT = 0  # the program calls kgprof.step(), which begins a step
-    OPTIMIZER = 1  # the first optimizer that steps; its step ends one
+    OPTIMIZER = 1  # the first optimizer that steps, or what takes its place; its step ends one
     REGION = 2  # a call of compiled code from code that is not compiled, which begins one
     REPLAY = 3  # a replay of a CUDA graph that the program recorded itself, which begins one
     MODULE = 4  # a call of an nn.Module from no other nn.Module, which begins one, where nothing is compiled or trained
@@ -126,7 +126,9 @@ class StepMarks(Source):
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._optimizer: Callable[[], object] | None = None
+        self._optimizer: Callable[[], Any] = lambda: None
+        self.calls_a_closure = False
+        self._other: Callable[[], Any] = lambda: None  # the last that has stepped since, if it was another one
 
     def listen(self, undo: ExitStack) -> None:
         def marked() -> None:
@@ -145,13 +147,12 @@ class StepMarks(Source):
         except ImportError as error:
             return f"this torch has no register_optimizer_step_post_hook ({error})"
 
-        def stepped(optimizer: Any, args: object, kwargs: object) -> None:
+        def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
             if torch.compiler.is_compiling():
                 return
-            if self._optimizer is None:
-                self._optimizer = weakref.ref(optimizer)
-            if self._optimizer() is optimizer:  # of two in turn (a generator's, a discriminator's) one counts
+            if self._counts(optimizer):
+                self.calls_a_closure = any(map(callable, (*args[1:], *kwargs.values())))
                 self._steps.mark(Kind.OPTIMIZER)
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
@@ -161,6 +162,15 @@ class StepMarks(Source):
             skip_code(stepped.__code__)
         undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
+
+    def _counts(self, optimizer: Any) -> bool:
+        """Of two in turn (a generator's, a discriminator's) one counts, until another takes its place: it is gone, or
+        the other has stepped twice in a row on the same parameters (Adam first, then LBFGS)."""
+        counted, again = self._optimizer(), self._other() is optimizer
+        self._other = weakref.ref(optimizer)
+        if counted is None or (again and counted is not optimizer and _parameters(optimizer) & _parameters(counted)):
+            self._optimizer, counted = self._other, optimizer
+        return counted is optimizer
 
     def _watch_regions(self, undo: ExitStack) -> str:
         """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
@@ -216,6 +226,10 @@ class StepMarks(Source):
         for made in (OptimizeContext, torch.optim.Optimizer):
             replace(made, "__init__", _preceded(leave, made.__init__), undo)
         return ""
+
+
+def _parameters(optimizer: Any) -> set[int]:
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 def _preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:

@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
@@ -340,6 +340,8 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
 
 
 def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
+    known = torch._dynamo.trace_rules.get_tensor_method()  # else Dynamo would look for them among kgprof's functions
+    replace(torch._dynamo.trace_rules, "get_tensor_method", cache(lambda: known), undo)
     for name in ON_A_CPU:
         replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
 
@@ -348,7 +350,7 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     op, see = f"Tensor.{name}", hooks.see
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
-    def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         target = _target(tensor, name, args, kwargs)
         is_asynchronous = name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
         brings = target == HOST and not is_asynchronous
@@ -362,9 +364,17 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
             TENSORS.moved(tensor, found, target)
         return found
 
+    def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        # Under a torch function mode (torch.set_default_device) Dynamo traces this, and a disabled function is a break.
+        return (method if torch.compiler.is_compiling() else seen_in)(tensor, *args, **kwargs)
+
+    with suppress(ImportError):
+        from torch._dynamo.eval_frame import skip_code
+
+        skip_code(watched.__code__)  # what runs after a graph break is offered to Dynamo like any function
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
-    return watched  # type: ignore[no-any-return]
+    return watched
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:

@@ -1,10 +1,11 @@
 """TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs.
 
 Kineto has one session a process. A program that profiles itself has the first claim on it: the window closes before
-the program's own session begins.
+the program's own session begins. It sees one thread, and unless that is the main one it ends the process by SIGSEGV.
 """
 
 import gzip
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -25,7 +26,12 @@ from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
 
+ELSEWHERE = "steps are taken on another thread than the main one, where torch.profiler cannot be used"
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
+
+
+def _elsewhere() -> bool:
+    return threading.current_thread() is not threading.main_thread()
 
 
 class TraceWindow(Source):
@@ -56,6 +62,9 @@ class TraceWindow(Source):
         """At each mark; steps of another kind than the preferred one so far are none of the window's."""
         if self.result is not None or kind is not (self.kind or self._steps.chosen):
             return
+        if _elsewhere():
+            self.result = None if self._profiler else m.Skipped(reason=ELSEWHERE)
+            return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
                 self.kind, self.opened_at = kind, self._steps.current
@@ -81,6 +90,9 @@ class TraceWindow(Source):
     def close(self, why: str = "") -> None:
         """Once; ``why`` it was not open for as long as it should have been."""
         if self.result is not None:
+            return
+        if self._profiler is not None and _elsewhere():
+            self.result = m.Skipped(reason=ELSEWHERE)
             return
         self._in_first.close()
         too_few = f"too few steps: torch.profiler starts after {self._opens_after}"

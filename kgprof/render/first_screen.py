@@ -16,6 +16,7 @@ from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.render.summary import made
 from kgprof.render.table import View
 from kgprof.wording import plural, relative
 
@@ -128,7 +129,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         below = f"{figure(us / size)} of {figure(of / size)} {unit}"
         yield Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
     if isinstance(first.compile, m.CompileSummary) and isinstance(first.compile.first_call_s, float):
-        below = plural(len(first.compile.compilations), "compilation")
+        below = made(first.compile)
         if isinstance(first.economics, m.Economics):
             cold = first.economics.cold
             steps = plural(round(cold.steps), "step") if isinstance(cold, m.BreakEven) else ""

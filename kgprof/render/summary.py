@@ -96,9 +96,15 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     first = "COMPILE: wall time of the first call with a cold cache"
 
     def first_call(compiled: m.CompileSummary) -> Cell:
-        return number(compiled.first_call_s, plural(len(compiled.compilations), "compilation"))
+        return number(compiled.first_call_s, made(compiled))
 
     yield RunColumn("first call (s)", first, lambda run: known(run.compile, first_call), key="first call")
+
+
+def made(compiled: m.CompileSummary) -> str:
+    """For below the first call's time: what was compiled in it, and what in a later call."""
+    later = sum(one.call is not None and one.call > 0 for one in compiled.compilations)
+    return plural(len(compiled.compilations) - later, "compilation") + (f", {later:,} later" if later else "")
 
 
 def ended(run: m.RunReport) -> str:

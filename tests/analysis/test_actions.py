@@ -11,7 +11,20 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.collectors import coverage
-from kgprof.model import Action, Profile, Recording, RunKey, Saving, ScriptRun, Skipped
+from kgprof.model import (
+    Action,
+    CompileRecords,
+    Outcome,
+    Profile,
+    Recording,
+    RunKey,
+    RunRecord,
+    Saving,
+    ScriptRun,
+    Skipped,
+    SourceFile,
+    Sources,
+)
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
 from kgprof.render.finding_list import grouped
@@ -117,9 +130,16 @@ def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_
     assert "speed-up" not in {missing.what for missing in profile.omissions}
 
 
+def untouched() -> RunRecord:
+    """A run of a script that calls its model and compiles nothing."""
+    sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
+    eager = run(RunKey(strategy="train", mode="as-is"), compiled=0)
+    return msgspec.structs.replace(eager, records=CompileRecords(records=(), sources=sources))
+
+
 def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
-    eager = msgspec.structs.replace(run(RunKey(strategy="train", mode="as-is"), compiled=0), script=script)
+    eager = msgspec.structs.replace(untouched(), script=script)
 
     profile = analyse(recording(eager))
 
@@ -129,9 +149,22 @@ def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
     assert not analyse(recording(msgspec.structs.replace(eager, script=None))).actions
 
 
+@pytest.mark.parametrize(
+    ("outcome", "steps", "told"), [("timed-out", 8, True), ("interrupted", 8, True), ("timed-out", 0, False)]
+)
+def test_a_training_that_was_stopped_has_its_actions_as_well(outcome: str, steps: int, told: bool) -> None:
+    script = ScriptRun(step="an optimizer step", steps=steps, counted={"an optimizer step": steps})
+    eager = untouched()
+    stopped = msgspec.structs.replace(eager.exit, outcome=Outcome(outcome))
+
+    profile = analyse(recording(msgspec.structs.replace(eager, script=script, exit=stopped)))
+
+    assert bool(profile.actions) is told
+
+
 def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
-    eager = msgspec.structs.replace(run(RunKey(strategy="train", mode="as-is"), compiled=0), script=script)
+    eager = msgspec.structs.replace(untouched(), script=script)
     silent = msgspec.structs.replace(coverage.NOTHING_MEASURED, fix_gains_speed=False)
     monkeypatch.setattr(sys.modules["kgprof.analysis.actions"], "rule_of", lambda finding: silent)
 

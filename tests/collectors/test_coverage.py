@@ -9,6 +9,7 @@ from kgprof.model import (
     MULTIPROCESSING,
     PYTHON,
     CompilePass,
+    CompileRecords,
     Launched,
     Level,
     PassName,
@@ -16,10 +17,13 @@ from kgprof.model import (
     RunKey,
     RunRecord,
     ScriptRun,
+    SourceFile,
+    Sources,
     Unavailable,
 )
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, recording, run
+from tests.collectors import written
 
 AS_IS = RunKey(strategy="train_step", mode="as-is")
 
@@ -107,7 +111,8 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
 
 
 def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> None:
-    step = run(AS_IS, compiled=0)
+    sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
+    step = msgspec.structs.replace(run(AS_IS, compiled=0), records=CompileRecords(records=(), sources=sources))
     script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
 
     (in_script,), (of_function,) = (

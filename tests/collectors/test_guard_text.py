@@ -84,6 +84,10 @@ def test_the_classes_are_those_of_the_corpus() -> None:
                 expected='<code object f at 0x7f, file "/src/a.py", line 8>',
             ),
         ),
+        (
+            "CodeGuardAccessor: Not a function on score_mod.__code__",
+            Guard(kind="type", entry="", source="score_mod", expected="a function"),
+        ),
         ("___check_obj_id(x, 7)", Guard(kind="identity", entry="", source="x")),
         (
             "___check_obj_id(flag, 9476), type=<class 'bool'>",

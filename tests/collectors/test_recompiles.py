@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kgprof.collectors import recompiles
-from kgprof.collectors.guard_text import Guard
+from kgprof.collectors.guard_text import Guard, parse
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
 from kgprof.model import Finding, FindingCost, Level, PackageLine, PassName, RecompileEntry, Skipped
 from kgprof.reading.evidence import Evidence
@@ -404,6 +404,18 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
     assert first.fingerprint == second.fingerprint
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("___check_obj_id(mask.mod.__code__, 7), type=<class 'code'>", "mask.mod is another function than before"),
+        ("___check_obj_id(how, 7), type=<class 'shop.Way'>", "how is another object than before"),
+        ("BACKEND_MATCH failure: ...", "several torch.compile calls compile it, each with a backend of its own"),
+    ],
+)
+def test_a_guard_on_what_has_no_value_says_that_it_is_another(text: str, words: str) -> None:
+    assert recompiles.in_words(parse(text)) == words
+
+
 def made_anew(*calls: int, frame: tuple[str, int, str] = ("<string>", 1, "f")) -> list[Any]:
     """A function of the same place and name, and each time another code object."""
     lines: list[Any] = []
@@ -416,7 +428,10 @@ def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() 
     (found,) = diagnosed(*made_anew(*range(6)), calls=6)
 
     assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
-    assert found.message == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: identity of f"
+    assert (
+        found.message
+        == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: f is another object than before"
+    )
     assert "torch._dynamo.reset() was called" in found.detail
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from kgprof.measures.host_time import ACCUMULATES, training_phases
+from kgprof.measures.host_time import training_phases
 from kgprof.model import Recording, Skipped, TrainingPhase, TrainingPhases
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import STEPS, TRACED_US, launched_in, traced
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = TrainingPhase
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+ACCUMULATES = "torch::autograd::AccumulateGrad"
+EVALUATES = f"autograd::engine::evaluate_function: {ACCUMULATES}"
 COPY = "Memcpy HtoD (Pageable -> Device)"
 # category, name, thread, start, duration, and what it launches: (category, name, microseconds)
 STEP: tuple[tuple[str, str, int, float, float, tuple[str, str, float] | None], ...] = (
@@ -95,8 +97,11 @@ def test_backward_passes_before_one_optimizer_step_are_gradient_accumulation(
     for number in range(passes):
         at = 100.0 * number
         step.append(("cpu_op", "aten::linear", 1, at, 20.0, None))
+        step.append(("cpu_op", EVALUATES, thread, at + 22, 3.0, None))  # autograd.grad hands the gradient out
+        step.append(("cpu_op", "aten::linear", 1, at + 26, 3.0, None))
         for node in range(3):
-            step.append(("cpu_op", ACCUMULATES, thread, at + 30 + 20 * node, 18.0, None))
+            step.append(("cpu_op", EVALUATES, thread, at + 30 + 20 * node, 18.0, None))
+            step.append(("cpu_op", ACCUMULATES, thread, at + 31 + 20 * node, 8.0, None))
             step.append(("cpu_op", "aten::linear", thread, at + 32 + 20 * node, 5.0, None))
     for number in range(optimizers):
         step.append(("user_annotation", "Optimizer.step#SGD.step", 1, 700.0 + 50 * number, 40.0, None))

@@ -180,6 +180,11 @@ def test_where_none_does_so_plainly_both_are_named() -> None:
         ("opt = Adam(frozen.parameters())\nopt = Adam(head.parameters())\nhead(x)", "head"),
         ("trainer = Trainer(model)\ntrainer.train()", ""),
         ("opt = Adam(net.parameters())\nfit(net)", ""),
+        ("with no_grad():\n model(x)", "model"),
+        ("def model(x): ...\nSVI(model, guide).step(x)", ""),
+        ("class N(Module):\n def f(self): ...\n def g(self): self.f(next(self.parameters()))", ""),
+        ("def fit(m, opt):\n m(opt)\nopt = Adam(net.parameters())\nfit(net, opt)", "net"),
+        ("class A:\n def fit(a): a(1)\n def test(a): ...\nopt = SGD(a.parameters())\na.fit(a)\na.test(a)", "a"),
         ("a b", ""),
     ],
 )

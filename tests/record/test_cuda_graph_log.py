@@ -14,9 +14,9 @@ from kgprof.record.cuda_graph_log import LOGGERS, CudaGraphLog
 from kgprof.record.source import listening
 
 
-def state() -> list[tuple[int, bool, list[logging.Handler]]]:
+def state() -> list[tuple[int, bool, list[logging.Handler], list[object]]]:
     loggers = map(logging.getLogger, LOGGERS)
-    return [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    return [(logger.level, logger.propagate, list(logger.handlers), list(logger.filters)) for logger in loggers]
 
 
 def test_a_skip_is_known_by_the_function_that_logs_it() -> None:
@@ -46,6 +46,21 @@ def test_messages_of_every_level_are_heard_whatever_the_users_log_shows() -> Non
         logging.getLogger(LOGGERS[0]).debug("[%s] Recording", "0/0")
 
     assert [(message.level, message.text) for message in source.messages] == [("DEBUG", "[0/0] Recording")]
+
+
+def test_the_users_log_shows_what_it_showed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = logging.getLogger(LOGGERS[0])
+    heard: list[str] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", lambda record: heard.append(record.getMessage()))
+    monkeypatch.setattr(shown, "handlers", [handler])
+    monkeypatch.setattr(shown, "level", logging.WARNING)
+
+    with listening([CudaGraphLog(CallIndex())]):
+        shown.debug("recording")
+        shown.warning("skipping")
+
+    assert heard == ["skipping"]
 
 
 def test_messages_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
+from kgprof.model import Skipped
 from kgprof.model.compile_records import KernelOrigin, SourceLine
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import eager_calls
@@ -228,8 +229,14 @@ def test_an_operator_that_is_called_otherwise_in_another_step_is_left_out() -> N
 
 def test_too_many_calls_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_calls, "MAX_CALLS", 3)
+    step, calls = Step(), CallIndex()
 
-    assert watched(Step()) == ()
+    assert watched(step) == ()
+    with EagerCalls(calls, PROJECT) as watching, calls.call():
+        step()
+    skipped = watching.beside(Skipped(reason="nothing was compiled"))
+    assert isinstance(skipped, Skipped)
+    assert "more than 3 operators" in skipped.reason
 
 
 def test_the_mode_is_taken_off_also_when_the_workload_raises() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.record.log import BoundedLog
+from kgprof.record.log import BoundedLog, Quiet
 
 
 def kept(path: Path, pieces: list[bytes], *, head: int = 1000, tail: int = 1000) -> bytes:
@@ -49,10 +49,14 @@ def test_the_head_is_on_disk_before_the_end(tmp_path: Path) -> None:
     log.close()
 
 
-def test_kinetos_probe_lines_are_dropped_and_their_likes_are_not(tmp_path: Path) -> None:
-    noise = b"USDT:2026-11-21 01:58:50 8938:8938 SyncActivityProfilerHandler.cpp:52] profiler_start\n"
+def test_kinetos_probe_lines_are_dropped_and_their_likes_are_not() -> None:
+    """On a line of a progress bar too, and where their end comes in a write of its own."""
+    noise = b"USDT:2026-11-21 01:58:50 8938:8938 SyncActivityProfilerHandler.cpp:52] profiler_start"
+    quiet = Quiet()
 
-    assert kept(tmp_path / "log", [noise, b"USDT: mine\n", noise]) == b"USDT: mine\n"
+    pieces = [noise + b"\n", b"USDT: mine\n", b"\r 10 %", noise, b"\n", b"\r 20 %", b"\n", noise, b"\nlast"]
+
+    assert b"".join(map(quiet, pieces)) == b"USDT: mine\n\r 10 %\r 20 %\nlast"
 
 
 @given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=8))

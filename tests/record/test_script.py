@@ -63,8 +63,7 @@ def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_p
     done = ran(tmp_path, TRAINS, "--lr", "1")
 
     assert done.exit.outcome == "ok"
-    assert done.echoed == "['--lr', '1'] __main__ True True \n"
-    assert "to stderr" in done.run.log
+    assert done.echoed == "['--lr', '1'] __main__ True True \nto stderr\n"  # and no word of torch's
     assert done.echoed in done.run.log
     assert (done.script.step, done.script.steps) == ("an optimizer step", 34)
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
@@ -423,6 +422,59 @@ time.sleep(100)
     assert (done.exit.outcome, done.exit.message) == ("timed-out", "timed out after 15 s (--timeout)")
     assert re.search(r'program.py", line \d+ in <module>', done.run.log)
     assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
+
+
+IN_THREADS = (
+    COMPILES
+    + """
+import threading
+
+def on_a_thread(times):
+    def steps():
+        for _ in range(times):
+            doubled(torch.ones(3))
+
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    ["for _ in range(40): on_a_thread(1)", "on_a_thread(40)", "on_a_thread(14)"],
+    ids=["a thread for each", "one", "one that ends within the window"],
+)
+def test_steps_on_other_threads_are_counted_and_not_traced(tmp_path: Path, calls: str) -> None:
+    """torch.profiler that is stopped on another thread than it was started on ends the process by SIGSEGV."""
+    done = ran(tmp_path, IN_THREADS + calls + "\nprint('the end')\n")
+
+    assert (done.exit.outcome, done.echoed) == ("ok", "the end\n"), done.exit
+    assert isinstance(done.run.trace, Skipped)
+    assert "another thread" in done.run.trace.reason
+    assert done.script.steps == (14 if "14" in calls else 40)
+
+
+def test_too_few_steps_that_call_a_closure_say_how_to_count_finer(tmp_path: Path) -> None:
+    text = """
+    import torch
+    weights = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.LBFGS([weights], max_iter=5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weights ** 4).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    """
+
+    done = ran(tmp_path, text)
+
+    assert sum("kgprof.step()" in note for note in done.script.notes) == 1
 
 
 def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:

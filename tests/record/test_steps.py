@@ -102,6 +102,35 @@ def test_each_kind_is_marked_once_and_afterwards_everything_is_as_it_was() -> No
     assert (eval_frame._callback_from_stance, kgprof._on_step) == before
 
 
+def stepping(*optimizers: torch.optim.Optimizer) -> int:
+    """How many steps are counted when these step, one after the other."""
+    steps = Steps()
+    with listening([StepMarks(steps)]):
+        for optimizer in optimizers:
+            optimizer.step()
+    return steps.counts[Kind.OPTIMIZER]
+
+
+def test_an_optimizer_that_takes_the_place_of_the_first_is_counted() -> None:
+    weights, others = ([torch.nn.Parameter(torch.ones(2))] for _ in range(2))
+    first, second, apart = (torch.optim.SGD(each, lr=0.1) for each in (weights, weights, others))
+
+    assert stepping(first, first, second, second, second) == 4  # its first step may have been one in turn
+    assert stepping(first, second, first, second) == 2
+    assert stepping(first, apart, apart, apart, first) == 2  # a discriminator that steps more often
+
+
+def test_an_optimizer_made_anew_is_counted_at_once() -> None:
+    weights, steps = [torch.nn.Parameter(torch.ones(2))], Steps()
+
+    with listening([StepMarks(steps)]):
+        for _ in range(3):
+            optimizer = torch.optim.SGD(weights, lr=0.1)
+            optimizer.step()
+
+    assert steps.counts[Kind.OPTIMIZER] == 3
+
+
 def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
     from torch._dynamo.utils import counters
 

@@ -666,6 +666,26 @@ def test_a_compiled_function_goes_on_without_it() -> None:
     assert hooks.records() == counted
 
 
+ARGUMENTS: dict[str, tuple[object, ...]] = {"to": (torch.float64,), "cpu": ()}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_default_device_makes_no_hook_a_graph_break(name: str) -> None:
+    """Under a torch function mode Dynamo traces a tensor's method as the class has it."""
+    index, hooks = listener()
+    torch._dynamo.trace_rules.clear_lru_cache()  # as torch.distributed does
+    compiled = torch.compile(
+        lambda x: getattr(torch.sin(x), name)(*ARGUMENTS[name]) + 1, backend="eager", fullgraph=True
+    )
+
+    with hooks, torch.device("cpu"), torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            with index.call():
+                result = compiled(values())
+
+    assert torch.equal(result, getattr(torch.sin(values()), name)(*ARGUMENTS[name]) + 1)
+
+
 # ---------------------------------------------------------------- two at a time
 
 

@@ -114,6 +114,18 @@ def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> No
     assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
 
 
+def test_below_the_first_call_is_what_it_compiled_and_apart_what_a_later_one_did() -> None:
+    compiled = profiles.clean().runs[0].compile
+    assert isinstance(compiled, CompileSummary)
+    each = [
+        Compilation(compile_id="0/0", function="step", location="x.py:1", duration_s=1.0, call=n) for n in (0, 0, 60)
+    ]
+
+    words = [summary.made(msgspec.structs.replace(compiled, compilations=tuple(each[:n]))) for n in (1, 2, 3)]
+
+    assert words == ["1 compilation", "2 compilations", "2 compilations, 1 later"]
+
+
 @pytest.mark.parametrize(("device", "kernel"), [("cuda", "GPU check kernel"), ("cpu", "arithmetic on all threads")])
 def test_how_far_the_machine_moved_over_the_rounds_is_said_once(device: str, kernel: str) -> None:
     run = profiles.clean().runs[0]
