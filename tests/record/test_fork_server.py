@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -144,6 +145,25 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
 
     assert [(one.outcome, one.exit_code) for one in (new, forked)] == [(Outcome.OK, 0)] * 2
     assert [log.splitlines()[-2:] for log in logs] == [["from a thread", "at the end"]] * 2
+
+
+def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: Plans) -> None:
+    program = f"""
+        import ctypes, tempfile
+        text, made = open("{plans.folder}/text", "w"), tempfile.NamedTemporaryFile(dir="{plans.folder}/made")
+        print("a line", file=text)
+        ctypes.CDLL(None).puts(b"from C")
+        def step(): ...
+    """
+    (plans.folder / "made").mkdir()
+    for shared in (contextlib.nullcontext(), fork_server.imports_shared()):
+        with shared:
+            ended = plans.run(program)
+
+        assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.OK, 0)
+        assert (plans.folder / "text").read_text() == "a line\n"
+        assert "from C" in plans.log.read_text(encoding="utf-8").splitlines()
+        assert not list((plans.folder / "made").iterdir())
 
 
 def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dynamo(
