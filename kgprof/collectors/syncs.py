@@ -444,8 +444,10 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             | ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]),
         ) if _takes_a_tensor(kept, ast.dump(read)):
             detached = ast.unparse(ast.Call(ast.Attribute(tensor, "detach"), [], [])).replace(".detach().", ".")
-            many = isinstance(statement, ast.Expr) or isinstance(kept, ast.List)
-            later = f"tensors: read torch.stack({ast.unparse(name)})" if many else "a tensor: read it"
+            many, appends = isinstance(kept, ast.List | ast.Tuple), isinstance(statement, ast.Expr)
+            later = "tensors: read them" if many or appends else "a tensor: read it"
+            if many != appends:  # so that the list holds the tensors themselves
+                later = f"tensors: read torch.stack({ast.unparse(name)})"
             return f"{ast.unparse(statement).replace(ast.unparse(read), detached)}  # {later} after the loop"
     return ""
 
