@@ -469,7 +469,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True, max=7 * 24 * 60),
+    type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
     help="Start no process that would probably end after MINUTES; a third of them is for the ladder.",
