@@ -347,8 +347,12 @@ SWITCHED = """
 import os
 os.environ["TORCHINDUCTOR_COMPREHENSIVE_PADDING"] = "0"
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+os.environ["PYTHONHASHSEED"] = "7"  # too late, and so is what torch has read when it is imported
+os.environ["OMP_WAIT_POLICY"] = "passive"
 import torch
 from torch._inductor import config
+os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads() + 1)
+os.environ["OMP_WAIT_POLICY"] = "active"
 @torch.compile
 def step(): return torch.ones(8).relu()
 print("PADS", config.comprehensive_padding, flush=True)
@@ -363,4 +367,7 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
     recording = recordings.load(recorder.record(options, tmp_path, progress.Silent()))
 
     assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == ["PADS False"]
-    assert recording.header.plan.variables == {"TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0"}
+    assert recording.header.plan.variables == {
+        "TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0",
+        "OMP_WAIT_POLICY": "passive",
+    }
