@@ -5,8 +5,6 @@ goes to the Recording pass by pass; what it is doing goes to the parent as JSON 
 log.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import faulthandler
