@@ -54,10 +54,10 @@ class Events:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self.send(Phase(name=name))
-        sys.stdout.flush()
+        print(end="", flush=True)  # noqa: T201  what the workload printed; it may have set stdout to None
         print(f"[kgprof: {name}]", file=sys.stderr, flush=True)  # noqa: T201
         yield
-        sys.stdout.flush()
+        print(end="", flush=True)  # noqa: T201
 
 
 def main(job_file: str, descriptor: str) -> None:

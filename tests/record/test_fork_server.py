@@ -147,6 +147,12 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
     assert [log.splitlines()[-2:] for log in logs] == [["from a thread", "at the end"]] * 2
 
 
+def test_a_workload_may_do_without_streams(plans: Plans) -> None:
+    ended = plans.run("import sys; sys.stdout = sys.stderr = None; print('nowhere')\ndef step(): ...")
+
+    assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.OK, 0)
+
+
 def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: Plans) -> None:
     program = f"""
         import ctypes, tempfile
