@@ -717,6 +717,7 @@ def test_an_interrupted_recording_is_rendered_and_leaves_no_process(tmp_path: Pa
     assert [run.exit.outcome for run in recording.runs] == ["ok", "interrupted", "interrupted"]
     assert recording.runs[1].exit.during == "compile"
     assert recording.runs[2].exit.message == "never started: kgprof was interrupted before it"
+    assert re.findall(r"its log: (.*)", err) == ["out/recording/runs/slow.as-is/log.txt"]  # the third run has none
     assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["exit_code"] == 130
     assert is_gone(int((tmp_path / "pid").read_text(encoding="ascii")))
 

@@ -282,7 +282,7 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
         if run.exit.outcome != "ok":
             code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
             log = layout.run_folder(recording, run.key) / layout.LOG
-            say(f"{run.key.slug} {run.exit.words}{code}", f"its log: {log}")
+            say(f"{run.key.slug} {run.exit.words}{code}", f"its log: {log}" if log.exists() else "")
     for run in profile.runs:
         for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
             say(f"{run.key.slug}: {lost}", f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}")
