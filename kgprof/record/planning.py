@@ -80,11 +80,12 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     """And the variables that it sets in time for a torch that it imports itself. Here torch is imported already."""
     before, by_then = flags(os.environ), list[dict[str, str]]()
 
-    def noting(name: str, scope: Mapping[str, Any] | None = None, *given: Any, **named: Any) -> ModuleType:
-        importer = str((scope or {}).get("__name__")).partition(".")[0]
+    def noting(name: str, *given: Any, **named: Any) -> ModuleType:
+        scope: Mapping[str, Any] = (given[0] if given else named.get("globals")) or {}
+        importer = str(scope.get("__name__")).partition(".")[0]
         if not by_then and name.partition(".")[0] == "torch" and importer not in ("torch", "kgprof"):
             by_then.append(flags(os.environ))
-        return importing(name, scope, *given, **named)
+        return importing(name, *given, **named)
 
     importing = builtins.__import__
     with mock.patch("builtins.__import__", noting):

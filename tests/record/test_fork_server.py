@@ -359,6 +359,7 @@ import torch
 from torch._inductor import config
 os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads() + 1)
 os.environ["OMP_WAIT_POLICY"] = "active"
+__import__("json", globals=globals(), fromlist=("loads",))
 @torch.compile
 def step(): return torch.ones(8).relu()
 print("PADS", config.comprehensive_padding, flush=True)
