@@ -156,6 +156,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "--duration", "nan"], ["'--duration': nan is not in the range x>0"]),
         (["sweep", "--minutes", "nan"], ["'--minutes': nan is not in the range 0<x<=10080"]),
         (["profile", ""], ["no workload ''", "pkg.mod:name"]),
+        (["export", "out"], ["missing option '--to'. Choose from: speedscope, perfetto, graph, code\n  hint: see"]),
         (["profile", "--mode", "egaer"], ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"]),
         (["profile", "--device", "gpu"], ["'gpu' is not one of 'auto', 'cpu', 'cuda'"]),
         (["profile", "--format", "jsn"], ["unknown format 'jsn'", "did you mean json?"]),
