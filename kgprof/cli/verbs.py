@@ -120,14 +120,7 @@ def cli(ctx: click.Context) -> None:
 @options.hta_option
 @options.report_options
 @click.pass_context
-def profile(
-    ctx: click.Context,
-    /,
-    workload: str,
-    hta: bool | None,
-    accepted: str | None,
-    **given: Any,
-) -> int:
+def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
     WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
@@ -652,10 +645,7 @@ def compare(
     options.refuse_unless_recorded(ctx, sides, record=record)
     settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
     comparing = Comparing(
-        settings=settings,
-        entries=entries,
-        inputs=reading.configuration(accepted),
-        context=ctx.ensure_object(Context),
+        settings=settings, entries=entries, inputs=reading.configuration(accepted), context=ctx.ensure_object(Context)
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)

@@ -3,7 +3,7 @@
 import builtins
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,8 +22,8 @@ from kgprof.workloads import loading, programs
 from kgprof.workloads.protocol import CountingWorkload, StrategyCheckingWorkload, WeighedWorkload, Workload
 
 ON_IMPORT = ("OMP_", "GOMP_", "KMP_", "MKL_")  # read by the libraries that torch loads, and not again
-# Read when a process starts, which nothing in it can change, or when a GPU is opened (torch sets some of these itself).
-IN_ITS_OWN_TIME = ("LD_PRELOAD", "PYTHONHASHSEED", "CUDA_", "CUBLAS_")
+# And what is read when a process starts, or when a GPU is opened: torch sets some of these itself.
+NOT_LATER = (*ON_IMPORT, "LD_PRELOAD", "PYTHONHASHSEED", "CUDA_", "CUBLAS_")
 
 
 def unloaded_plan(job: Job) -> m.Plan:
@@ -81,8 +81,7 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     before, by_then = flags(os.environ), list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
-        scope: Mapping[str, Any] = (given[0] if given else named.get("globals")) or {}
-        importer = str(scope.get("__name__")).partition(".")[0]
+        importer = str(((given[0] if given else named.get("globals")) or {}).get("__name__")).partition(".")[0]
         if not by_then and name.partition(".")[0] == "torch" and importer not in ("torch", "kgprof"):
             by_then.append(flags(os.environ))
         return importing(name, *given, **named)
@@ -90,10 +89,9 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     importing = builtins.__import__
     with mock.patch("builtins.__import__", noting):
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-    after = flags(os.environ)
-    at_import = by_then[0] if by_then else after
-    after = {name: value for name, value in after.items() if not name.startswith((*ON_IMPORT, *IN_ITS_OWN_TIME))}
-    after |= {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
+    at_import = (*by_then, flags(os.environ))[0]
+    after = {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
+    after |= {name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)}
     return workload, {name: value for name, value in after.items() if before.get(name) != value}
 
 
