@@ -123,7 +123,7 @@ class Lane(Model, frozen=True, kw_only=True):
     left_out_us: float = 0.0  # of them together
 
     def __post_init__(self) -> None:
-        fit(self.name, self.kind, self.start_ns, self.duration_ns)
+        fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)  # an older report has no names
 
 
 class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
