@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ from kgprof.model import PROFILE_SCHEMA_VERSION, History, Profile, decode_json, 
 from kgprof.render import by_name
 from tests.analysis.compared import finding, profile, slower
 from tests.record import handmade
+from tests.render.test_memory_table_chart import CURVE
 
 
 def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
@@ -113,6 +116,42 @@ def test_another_tools_file_and_a_broken_one_are_refused(
 
     assert (code, out) == (2, "")
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("of", "column", "change"),
+    [
+        ("flame", "self_ns", lambda given: given[:-1]),
+        ("flame", "frame", lambda given: [*given[:-1], 10**9]),
+        ("flame", "names", lambda given: given[:1]),
+        ("flame", "frames", lambda given: []),
+        ("steps", "low_us", lambda given: [*given, 1.0]),
+        ("memory_curve", "at_us", lambda given: given[1:]),
+        ("lane", "kind", lambda given: given[1:]),
+    ],
+)
+def test_a_report_whose_columns_do_not_fit_together_is_refused(
+    of: str,
+    column: str,
+    change: Callable[[list[Any]], list[Any]],
+    base: Path,
+    worse: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = profile()
+    run = msgspec.structs.replace(given.runs[0], memory_curve=CURVE)
+    document = json.loads(encode_json(msgspec.structs.replace(given, runs=(run, *given.runs[1:]))))
+    shown = document["runs"][0]
+    parts = {"flame": shown["flame"], "steps": shown["series"]["processes"][0], "memory_curve": shown["memory_curve"]}
+    part = parts.get(of) or shown["kernels"]["timeline"]["lanes"][0]
+    assert change(part[column]) != part[column]
+    part[column] = change(part[column])
+    (worse / "report.json").write_text(json.dumps(document), encoding="utf-8")
+
+    code, out, err = here(capsys, "compare", base, worse / "report.json")
+
+    assert (code, out) == (2, "")
+    assert "columns of one table do not fit together" in err
 
 
 def test_a_page_that_breaks_off_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
 from kgprof.record import trials
+from kgprof.record.children import Caches
 from tests.sweeps import DEFAULT, EAGER, cell, dead, started, sweep
 from tests.test_scripts import kgprof
 
@@ -144,14 +145,14 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
     found = weighed(sweep(cell(eager, *[900] * 3, cold_s=[0.0]), cell(best, *[90] * 3, cold_s=[1.0])), 1_000_000)
     nothing = m.Skipped(reason="no rung differs")
     ladder = m.Ladder(strategy="step", cell=best.name, steps=1, rungs=(), first=None, minified=nothing)
-    climbed, given = [], []
+    climbed, given, caches = [], [], Caches(folder=tmp_path / "caches")
     monkeypatch.setattr(sweeping, "climb", lambda of, _: climbed.append(of.cell) or ladder)
     monkeypatch.setattr(sweeping, "compare_policies", lambda of, _: given.append(of.options.workload_args) or nothing)
 
     def tried(before: m.Sweep) -> m.Sweep:
         asked = m.Options(workload="model.py:step", workload_args=("--deep",))
         return sweeping.tried(
-            before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True), math.inf, {}
+            before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True), math.inf, caches
         )
 
     # when
@@ -176,10 +177,10 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
         return m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=rungs, first=None, minified=none)
 
     monkeypatch.setattr(sweeping, "climb", climb)
-    asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
+    asked, quiet, caches = m.Options(workload="model.py:step"), progress.choose(quiet=True), Caches(folder=tmp_path)
 
     for _ in range(2):
-        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0, {})
+        found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0, caches)
 
     assert limits == [0.0, 0.0]
     assert found.shipped == trials.TIME_UP
@@ -198,8 +199,8 @@ def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
     monkeypatch.setattr(sweeping, "climb", lambda *_, **__: ladder)
     monkeypatch.setattr(sweeping, "compare_policies", interrupted)
 
-    asked, quiet = m.Options(workload="model.py:step"), progress.choose(quiet=True)
-    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet, math.inf, {})
+    asked, quiet, caches = m.Options(workload="model.py:step"), progress.choose(quiet=True), Caches(folder=tmp_path)
+    kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet, math.inf, caches)
 
     assert (kept.interrupted, kept.ladder) == (True, ladder)
     assert kept.shapes == m.Skipped(reason="the sweep was interrupted")

@@ -60,7 +60,7 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         say("interrupted", unfinished(context))
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        text = error.format_message()  # click begins its messages with a capital and ends them with a full stop
+        text = " ".join(error.format_message().split())  # click begins with a capital and ends with a full stop
         at = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"see {at.command_path if at else 'kgprof'} --help"
         if at and at.info_name == "profile" and isinstance(error, click.NoSuchOption):

@@ -109,11 +109,16 @@ def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> t
     return sizes
 
 
-def checked_timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if not value <= LONGEST_TIMEOUT_S:  # NaN is in every range of click's
-        longest = f"{LONGEST_TIMEOUT_S:.0f} s (7 days)"
-        raise UsageError(f"--timeout {value:g} is not a valid time limit", hint=f"give seconds, at most {longest}")
-    return value
+class Above0(click.FloatRange):
+    """Of time. NaN, which is in every range of click's, is none."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, min_open=True, max=most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if (number := super().convert(value, param, ctx)) != number:
+            self.fail(f"{value} is not in the range {self._describe_range()}", param, ctx)
+        return number
 
 
 class Spelt(click.Option):
@@ -149,9 +154,8 @@ def number(
 
 
 def time_limit(default: float, words: str) -> Callable[[Any], Any]:
-    above_0 = click.FloatRange(min=0, min_open=True)
-    how: dict[str, Any] = {"metavar": "SECONDS", "callback": checked_timeout, "help": words}
-    return click.option("--timeout", type=above_0, default=default, show_default=True, **how)
+    within = Above0(LONGEST_TIMEOUT_S)
+    return click.option("--timeout", type=within, default=default, show_default=True, metavar="SECONDS", help=words)
 
 
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
@@ -355,7 +359,7 @@ run_options = in_order(
         "--duration",
         "duration_s",
         cls=Spelt,
-        type=click.FloatRange(min=0, min_open=True),
+        type=Above0(),
         metavar="SECONDS",
         help="Scripts only: stop recording at the first step after SECONDS.",
     ),

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,7 +91,8 @@ def swept(
         session.until, within = ends, minutes * (1 - LADDER_SHARE * climbs(ladder, asked.workload))
         found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
         found = weighed(found, executions)
-        found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, session.variables)
+        caches = session.caches("caches-trials", kept=True)
+        found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, caches)
         context.interrupted, found = found.interrupted, shown(weighed(found, executions))  # with what the ladder says
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
@@ -117,7 +118,7 @@ def tried(
     folder: Path,
     phases: progress.Progress,
     ends: float,
-    variables: Mapping[str, str],
+    caches: children.Caches,
 ) -> m.Sweep:
     """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
     (``varying`` None: without). What runs at ``ends`` is ended."""
@@ -135,7 +136,7 @@ def tried(
         cell=cell,
         device=found.question.device,
         scratch=scratch,
-        caches=children.Caches(folder=scratch / "caches-trials", kept=True, extra=variables),
+        caches=caches,
         until=ends,
         on_phase=lambda name: phases.phase(name, key),
     )

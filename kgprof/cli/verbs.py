@@ -120,14 +120,7 @@ def cli(ctx: click.Context) -> None:
 @options.hta_option
 @options.report_options
 @click.pass_context
-def profile(
-    ctx: click.Context,
-    /,
-    workload: str,
-    hta: bool | None,
-    accepted: str | None,
-    **given: Any,
-) -> int:
+def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
     WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
@@ -469,7 +462,7 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True, max=7 * 24 * 60),
+    type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
     help="Start no process that would probably end after MINUTES; a third of them is for the ladder.",
@@ -652,10 +645,7 @@ def compare(
     options.refuse_unless_recorded(ctx, sides, record=record)
     settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
     comparing = Comparing(
-        settings=settings,
-        entries=entries,
-        inputs=reading.configuration(accepted),
-        context=ctx.ensure_object(Context),
+        settings=settings, entries=entries, inputs=reading.configuration(accepted), context=ctx.ensure_object(Context)
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)

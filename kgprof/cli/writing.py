@@ -282,7 +282,7 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
         if run.exit.outcome != "ok":
             code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
             log = layout.run_folder(recording, run.key) / layout.LOG
-            hint = f"its log: {log}"
+            hint = f"its log: {log}" if log.exists() else ""
             if run.was_stopped and run.exit.outcome is m.Outcome.TIMED_OUT and run.script is not None:
                 hint = f"the report shows its first {run.script.steps:,} steps; a smaller --timeout ends it sooner"
             say(f"{run.key.slug} {run.exit.words}{code}", hint)

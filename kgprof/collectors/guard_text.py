@@ -12,34 +12,12 @@ from typing import Any
 from kgprof import model as m
 
 OTHER = "other"
-# Every class there is; fixtures/corpus/README.md says what each means.
-CLASSES = (
-    "size",
-    "stride",
-    "rank",
-    "dtype",
-    "device",
-    "dispatch-keys",
-    "requires-grad",
-    "aliasing",
-    "type",
-    "value",
-    "identity",
-    "length",
-    "keys",
-    "attribute",
-    "grad-mode",
-    "autocast",
-    "global-state",
-    "backend",
-    OTHER,
-)
 
 
 class Guard(m.Model, frozen=True, kw_only=True):
     """One guard that did not hold, of one cache entry."""
 
-    kind: str  # one of CLASSES
+    kind: str  # fixtures/corpus/README.md says what each means
     entry: str  # the compile id whose code was rejected
     source: str = ""  # what was looked at: "x", "self.factor", "GLOBAL_STATE"
     dimension: int | None = None  # of a size or stride

@@ -448,8 +448,10 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             ast.AugAssign(target=name, value=kept)
             | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
         ):
-            many = isinstance(statement, ast.Expr) or isinstance(kept, ast.List)
-            later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop" if many else READ_AFTER
+            many, appends = isinstance(kept, ast.List | ast.Tuple), isinstance(statement, ast.Expr)
+            later = "tensors: read them after the loop" if appends else READ_AFTER
+            if many != appends:  # so that the list holds the tensors themselves
+                later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop"
         case (
             ast.Assign(value=ast.BinOp() as kept)
             | ast.Return(value=ast.expr() as kept)

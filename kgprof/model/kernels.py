@@ -10,7 +10,7 @@ import msgspec
 from kgprof.model.compile_records import GraphWork
 from kgprof.model.findings import Location
 from kgprof.model.passes import HostRow, PassName, RunKey
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Model, Skipped, Tagged, fit
 
 COPY = "copy"
 MATMUL = "matmul"
@@ -118,11 +118,12 @@ class Lane(Model, frozen=True, kw_only=True):
     kind: tuple[int, ...] = ()  # index in its ``kinds``
     start_ns: tuple[int, ...] = ()  # after the step's start
     duration_ns: tuple[int, ...] = ()
-    call: tuple[
-        int, ...
-    ] = ()  # of device events: which entry of all lanes of calls launched it, from 0; -1: none there
+    call: tuple[int, ...] = ()  # of device events: the entry of all lanes of calls that launched it, from 0; -1: none
     left_out: int = 0  # shorter events, to keep the timeline small
     left_out_us: float = 0.0  # of them together
+
+    def __post_init__(self) -> None:
+        fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)  # an older report has no names
 
 
 class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
@@ -157,6 +158,9 @@ class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
     after_bytes: int
     at_us: tuple[float, ...]  # after the step's start; of many the least and the most of each short stretch
     allocated_bytes: tuple[int, ...]  # from then on
+
+    def __post_init__(self) -> None:
+        fit(self.at_us, self.allocated_bytes)
 
 
 class StepPart(Model, frozen=True, kw_only=True):
@@ -400,6 +404,11 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
     functions: int  # how many frames there are in all, of which ``top`` has the first
     other_threads_ns: int = 0  # in which other threads were in operators, added up over those threads
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        fit(self.parent, self.frame, self.self_ns, self.calls)
+        fit(at=(*self.frame, *(row.frame for row in self.top)), of=self.frames)
+        fit(at=[name for each in self.frames for name in (each.name, each.file)], of=self.names)
 
     @property
     def total_ns(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 msgspec tells the members of a union apart by a tag, so every Struct that can be skipped carries one (``kind``).
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,6 +35,12 @@ class Unavailable(Model, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         return f"capture {self.capture} {'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
+
+
+def fit(*columns: Sequence[object], at: Sequence[int] = (), of: Sequence[object] = ()) -> None:
+    """Raises ValueError where columns of one table are not equally long, or an index ``at`` lies outside ``of``."""
+    if len(set(map(len, columns))) > 1 or not all(0 <= each < len(of) for each in at):
+        raise ValueError("columns of one table do not fit together")
 
 
 def first_skipped(*values: object) -> Skipped:

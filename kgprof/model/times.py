@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from kgprof.model.findings import Location
 from kgprof.model.passes import MachineSpeed, PassName, RunKey
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Model, Skipped, Tagged, fit
 
 
 class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
@@ -86,6 +86,9 @@ class ProcessSteps(Model, frozen=True, kw_only=True):
     low_us: tuple[float, ...]
     middle_us: tuple[float, ...]  # the median
     high_us: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        fit(self.low_us, self.middle_us, self.high_us)
 
 
 class StepSeries(Tagged, frozen=True, kw_only=True, tag="stepseries"):

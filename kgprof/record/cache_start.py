@@ -7,6 +7,7 @@ finds its graphs there and still has Dynamo capture them.
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,16 +15,13 @@ import msgspec
 from kgprof import model as m
 from kgprof.errors import WorkloadError
 from kgprof.record import trials
-from kgprof.record.children import Caches
-from kgprof.record.recorder import PROBE_CACHE
 from kgprof.workloads import programs
 
 STARTS = "kgprof.record.cache_start:measured_start"
 
 
 def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
-    """Two children, each with cold caches of its own: on a CPU Inductor's check of the vector instructions is a part of
-    both first calls.
+    """Two children, each with cold caches of its own.
 
     Raises OSError where ``scratch`` cannot be written, KeyboardInterrupt where a signal came.
     """
@@ -39,7 +37,7 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
         asked = m.StartQuestion(key=key, device=of.device, artifacts=str(artifacts), load=name == "unpacks")
-        own = Caches(folder=of.scratch / f"caches-{name}", seed=of.scratch / PROBE_CACHE, extra=of.caches.extra)
+        own = replace(of.caches, folder=of.scratch / f"caches-{name}", kept=False)
         trial = trials.run(STARTS, asked, options=options, scratch=of.scratch, caches=own, until=of.until)
         if trial.interrupted:
             raise KeyboardInterrupt

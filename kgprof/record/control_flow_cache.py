@@ -5,8 +5,6 @@ code is called; with what child A keeps it need not lower the graph a second tim
 as if these operators could be cached: their subgraphs are in it.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from contextlib import ExitStack

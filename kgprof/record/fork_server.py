@@ -10,8 +10,6 @@ What the children share and new processes would not: the addresses of libraries,
 Rounds, whose spread is that between processes, are started as new ones for that reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

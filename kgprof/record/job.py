@@ -113,8 +113,10 @@ def describe_failure(error: BaseException) -> Failed:
     if isinstance(error, KgprofError):
         unwritable, code = isinstance(error, OutputError), error.exit_code
         return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritable=unwritable)
-    last = _COLOURS.sub("", traceback.format_exception_only(type(error), error)[-1]).strip()
-    return Failed(message=last, traceback=text)
+    described = traceback.TracebackException(type(error), error, None)
+    described.__notes__ = None  # lines behind its message; the traceback has them
+    *_, last = described.format_exception_only()
+    return Failed(message=_COLOURS.sub("", last).strip(), traceback=text)
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

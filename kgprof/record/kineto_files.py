@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ def _in_folder(folder: Path) -> list[Path]:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=folder, hint=HOW) from error
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
-        raise InputError("this is a kgprof Recording", path=folder, hint=f"kgprof report {folder} reads it again")
+        again = f"kgprof report {shlex.quote(str(folder))} reads it again"
+        raise InputError("this is a kgprof Recording", path=folder, hint=again)
     if not files:
         hint = HOW
         if deeper := next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None):

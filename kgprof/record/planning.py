@@ -1,9 +1,13 @@
 """PLAN: which strategies run in which modes, on which device, and what this machine lacks for them."""
 
+import builtins
 import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
 import msgspec
 import torch
@@ -17,6 +21,10 @@ from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, programs
 from kgprof.workloads.protocol import CountingWorkload, StrategyCheckingWorkload, WeighedWorkload, Workload
 
+ON_IMPORT = ("OMP_", "GOMP_", "KMP_", "MKL_")  # read by the libraries that torch loads, and not again
+# And what is read when a process starts, or when a GPU is opened: torch sets some of these itself.
+NOT_LATER = (*ON_IMPORT, "LD_PRELOAD", "PYTHONHASHSEED", "CUDA_", "CUBLAS_")
+
 
 def unloaded_plan(job: Job) -> m.Plan:
     """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
@@ -29,11 +37,8 @@ def unloaded_plan(job: Job) -> m.Plan:
 
 def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
-    device, before = torch.device(unloaded.device), flags(os.environ)
-    workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-    set_by_it = {name: value for name, value in flags(os.environ).items() if before.get(name) != value}
-    # These are read when a GPU is opened, after the load; torch sets some of them itself.
-    set_by_it = {name: value for name, value in set_by_it.items() if not name.startswith(("CUDA_", "CUBLAS_"))}
+    device = torch.device(unloaded.device)
+    workload, set_by_it = loaded(job)
     runs = select_runs(workload, job.options, device)
     if not job.options.for_a_gate:  # a gate says itself what it could not see
         refuse_if_compilation_is_off(runs)
@@ -69,6 +74,25 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         alternatives=alternatives_of(workload),
         variables=set_by_it,
     )
+
+
+def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
+    """And the variables that it sets in time for a torch that it imports itself. Here torch is imported already."""
+    before, by_then = flags(os.environ), list[dict[str, str]]()
+
+    def noting(name: str, *given: Any, **named: Any) -> ModuleType:
+        importer = str(((given[0] if given else named.get("globals")) or {}).get("__name__")).partition(".")[0]
+        if not by_then and name.partition(".")[0] == "torch" and importer not in ("torch", "kgprof"):
+            by_then.append(flags(os.environ))
+        return importing(name, *given, **named)
+
+    importing = builtins.__import__
+    with mock.patch("builtins.__import__", noting):
+        workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+    at_import = (*by_then, flags(os.environ))[0]
+    after = {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
+    after |= {name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)}
+    return workload, {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:

@@ -22,13 +22,12 @@ def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames
         # No variable has it where nobody logged in (a container, a service).
         users.append(pwd.getpwuid(os.getuid()).pw_name)
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
+    homes = _named((environment.get("HOME", ""), home))
     folders = (os.path.abspath(one) for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one)
-    return m.PrivateNames(
-        users=_named(users),
-        hosts=_named(hosts),
-        homes=_named((environment.get("HOME", ""), home)),
-        import_folders=_named(one for one in folders if one != os.sep),
-    )
+    # Of one above the homes, what lies in it would be named with its owner.
+    above = [*homes, "/home/", "/Users/"]
+    folders = (one for one in folders if not any(each.startswith(f"{one.rstrip('/')}/") for each in above))
+    return m.PrivateNames(users=_named(users), hosts=_named(hosts), homes=homes, import_folders=_named(folders))
 
 
 def _named(names: Iterable[str]) -> tuple[str, ...]:

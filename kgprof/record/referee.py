@@ -5,8 +5,6 @@ a whole program. Every live tensor is widened in place, whoever holds it, and wh
 Random numbers are drawn in float32, because a generator gives other ones in float64.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

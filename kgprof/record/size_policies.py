@@ -27,7 +27,6 @@ import msgspec
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.measures import buckets, times
-from kgprof.record import children
 from kgprof.record.run import seed_everything
 from kgprof.record.trials import CellTrials
 
@@ -83,7 +82,7 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         of.on_phase(f"sizes: {policy}")
         asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
         warm = of.caches
-        cold = children.Caches(folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), extra=warm.extra)
+        cold = replace(warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False)
         policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
     best = best_policy(policies)
     return m.Shapes(

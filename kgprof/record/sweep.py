@@ -116,7 +116,7 @@ class Session:
         self._options, self._scratch, self._progress = options, scratch, progress
         self._stages, self._write = stages, write
         self._is_program = programs.is_program(options.workload)
-        self._caches: dict[m.Cell, Path] = {}
+        self._caches: dict[m.Cell, str] = {}
         self._took_s: dict[tuple[m.Cell, bool], float] = {}
         self._began = time.monotonic()
         self._ends = 0.0
@@ -133,7 +133,8 @@ class Session:
             raise WorkloadError(
                 f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")
             )
-        self._plan, self.strategy, self.variables = plan, plan.runs[0].strategy, plan.variables
+        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self.variables = plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if plan.vector_isa_works else {})
         self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
         self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
         options, machine = self._options, plan.environment
@@ -149,6 +150,11 @@ class Session:
             steps=options.steps,
             warmup=options.warmup,
         )
+
+    def caches(self, name: str, *, kept: bool) -> children.Caches:
+        """Cold, but for the vector-ISA probe, which is a part of no start."""
+        seed = self._scratch / recorder.PROBE_CACHE
+        return children.Caches(folder=self._scratch / name, seed=seed, extra=self.variables, kept=kept)
 
     def begin(self, grid: Grid, turns: int, earlier: m.Sweep | None) -> tuple[m.CellResult, ...]:
         """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone. What
@@ -281,12 +287,10 @@ class Session:
         key = m.RunKey(strategy=self.strategy, mode=cell.name)
         self._progress.phase(f"process {number}, {'cold caches' if cold else 'warm caches'}", key)
         began = time.monotonic()
-        folder = self._caches.setdefault(cell, self._scratch / f"caches-{len(self._caches)}")
+        name = self._caches.setdefault(cell, f"caches-{len(self._caches)}")
         if cold and number > 1:  # the others' caches stay as the first process left them
-            folder = self._scratch / "caches-cold"
-        told = self._plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if self._plan.vector_isa_works else {})
-        seed = self._scratch / recorder.PROBE_CACHE
-        caches = children.Caches(folder=folder, seed=seed, extra=told, kept=not cold or number == 1)
+            name = "caches-cold"
+        caches = self.caches(name, kept=not cold or number == 1)
         asked = self._program_process if self._is_program else self._process
         process, interrupted = asked(cell, caches, number, cold, last)
         self._took_s[cell, cold] = time.monotonic() - began

@@ -1,7 +1,5 @@
 """Other settings for every torch.compile of a program: a backend in Inductor's place, or a cell of a sweep."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

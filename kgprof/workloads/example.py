@@ -1,7 +1,5 @@
 """A built-in example as a Workload: its strategies in eager mode and in the modes that compile them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -52,7 +52,7 @@ def find(workload: str) -> Target | None:
         programs.find(workload)
         return None
     place, colon, name = workload.rpartition(":")
-    if not colon and Path(workload).is_dir():
+    if not colon and workload and Path(workload).is_dir():
         programs.find(workload)  # says that it is a folder
     if not colon:
         near_by = did_you_mean(workload, BUILT_IN)

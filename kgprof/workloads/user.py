@@ -22,8 +22,6 @@ torch's ``force_eager`` stance, the workload's own calls of it included. ``defau
 nothing can be wrapped, so it has the first two modes only.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

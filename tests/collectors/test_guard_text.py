@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgprof.collectors.guard_text import CLASSES, OTHER, Guard, parse
+from kgprof.collectors.guard_text import OTHER, Guard, parse
 from tests.corpus.truth import GUARD_CLASSES
 
 CPU = "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)"
@@ -15,130 +15,130 @@ COMMENT = (
 )
 
 
-def test_the_classes_are_those_of_the_corpus() -> None:
-    assert set(CLASSES) == GUARD_CLASSES | {OTHER}
+CASES = [
+    (
+        "tensor 'x' size mismatch at index 1. expected 16, actual 17",
+        Guard(kind="size", entry="", source="x", dimension=1, expected="16", actual="17"),
+    ),
+    (
+        "tensor 'args[0]' stride mismatch at index 0. expected 4, actual 1",
+        Guard(kind="stride", entry="", source="args[0]", dimension=0, expected="4", actual="1"),
+    ),
+    (
+        "tensor 'self.parts['a']' rank mismatch. expected 1, actual 2",
+        Guard(kind="rank", entry="", source="self.parts['a']", expected="1", actual="2"),
+    ),
+    (
+        "tensor 'x' dtype mismatch. expected Float, actual Double",
+        Guard(kind="dtype", entry="", source="x", expected="Float", actual="Double"),
+    ),
+    (
+        "tensor 'x' Tensor device index mismatch. Expected device index to be 0, actual 1",
+        Guard(kind="device", entry="", source="x", expected="0", actual="1"),
+    ),
+    (
+        f"tensor 'x' dispatch key set mismatch. expected {CPU}, actual {META}",
+        Guard(kind="device", entry="", source="x", expected=CPU, actual=META),
+    ),
+    (
+        f"tensor 'x' dispatch key set mismatch. expected {CPU}, actual {INFERENCE}",
+        Guard(kind="dispatch-keys", entry="", source="x", expected=CPU, actual=INFERENCE),
+    ),
+    (
+        "tensor 'x' requires_grad mismatch. expected requires_grad=0",
+        Guard(kind="requires-grad", entry="", source="x", expected="0"),
+    ),
+    (
+        "expected type of 'mask' to be a tensor type, ' but found <class 'NoneType'>",
+        Guard(kind="type", entry="", source="mask", expected="a tensor", actual="<class 'NoneType'>"),
+    ),
+    ('Duplicate tensors found: ["x", "y"]', Guard(kind="aliasing", entry="", source='["x", "y"]')),
+    ("GLOBAL_STATE changed: grad_mode ", Guard(kind="grad-mode", entry="", source="grad_mode")),
+    (
+        "GLOBAL_STATE changed: autocast(cpu)_enabled ",
+        Guard(kind="autocast", entry="", source="autocast(cpu)_enabled"),
+    ),
+    ("GLOBAL_STATE changed: default_dtype ", Guard(kind="global-state", entry="", source="default_dtype")),
+    ("___check_torch_function_mode_stack()", Guard(kind="global-state", entry="")),
+    ("BACKEND_MATCH failure: torch.compile detected different backend callables.", Guard(kind="backend", entry="")),
+    (
+        "___check_type_id(scaler, 94294803232512), type=<class 'shop.Doubling'>",
+        Guard(kind="type", entry="", source="scaler", expected="<class 'shop.Doubling'>"),
+    ),
+    (
+        "___check_obj_id(how, 140388418008144), type=<class 'shop.Reduction'>",
+        Guard(kind="identity", entry="", source="how", expected="<class 'shop.Reduction'>"),
+    ),
+    (
+        '___check_obj_id(f.__code__, 1399), type=<code object f at 0x7f, file "/src/a.py", line 8>',
+        Guard(
+            kind="identity",
+            entry="",
+            source="f.__code__",
+            expected='<code object f at 0x7f, file "/src/a.py", line 8>',
+        ),
+    ),
+    (
+        "CodeGuardAccessor: Not a function on score_mod.__code__",
+        Guard(kind="type", entry="", source="score_mod", expected="a function"),
+    ),
+    ("___check_obj_id(x, 7)", Guard(kind="identity", entry="", source="x")),
+    (
+        "___check_obj_id(flag, 9476), type=<class 'bool'>",
+        Guard(kind="value", entry="", source="flag", expected="<class 'bool'>"),
+    ),
+    (
+        "___check_obj_id(mask, 9476), type=<class 'NoneType'>",
+        Guard(kind="type", entry="", source="mask", expected="<class 'NoneType'>"),
+    ),
+    ("mask is None", Guard(kind="type", entry="", source="mask", expected="None")),
+    ("mask is not None", Guard(kind="type", entry="", source="mask", expected="not None")),
+    ("n == 2", Guard(kind="value", entry="", source="n", expected="2")),
+    ("double is False", Guard(kind="value", entry="", source="double", expected="False")),
+    ("G['GAIN'] == 2.0", Guard(kind="value", entry="", source="G['GAIN']", expected="2.0")),
+    (
+        "f.__closure__[0].cell_contents == 'a  # b'",
+        Guard(kind="value", entry="", source="f.__closure__[0].cell_contents", expected="'a  # b'"),
+    ),
+    (
+        "self.calls == 0   # self.calls += 1  # a.py:14 in f (HINT: torch.compile considers integers static)",
+        Guard(kind="value", entry="", source="self.calls", expected="0"),
+    ),
+    ("len(xs) == 2", Guard(kind="length", entry="", source="xs", expected="2")),
+    ("len(self._results) != 0", Guard(kind="length", entry="", source="self._results", expected="!= 0")),
+    ("not history", Guard(kind="length", entry="", source="history", expected="0")),
+    (
+        "not ___dict_contains('offset', options)",
+        Guard(kind="keys", entry="", source="options", expected="no 'offset'"),
+    ),
+    ("___dict_contains('offset', options)", Guard(kind="keys", entry="", source="options", expected="'offset'")),
+    ("list(dict.keys(options)) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
+    ("list(options.keys()) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
+    ("not hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="no 'offset'")),
+    ("hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="'offset'")),
+    (
+        "2 <= x.size()[0]",
+        Guard(kind="size", entry="", source="x", dimension=0, expected="2 <= x.size()[0]"),
+    ),
+    (
+        "Eq(L['x'].stride()[1], 4)",
+        Guard(kind="stride", entry="", source="L['x']", dimension=1, expected="Eq(L['x'].stride()[1], 4)"),
+    ),
+    ("something that a later torch says", Guard(kind=OTHER, entry="")),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "tensor 'x' size mismatch at index 1. expected 16, actual 17",
-            Guard(kind="size", entry="", source="x", dimension=1, expected="16", actual="17"),
-        ),
-        (
-            "tensor 'args[0]' stride mismatch at index 0. expected 4, actual 1",
-            Guard(kind="stride", entry="", source="args[0]", dimension=0, expected="4", actual="1"),
-        ),
-        (
-            "tensor 'self.parts['a']' rank mismatch. expected 1, actual 2",
-            Guard(kind="rank", entry="", source="self.parts['a']", expected="1", actual="2"),
-        ),
-        (
-            "tensor 'x' dtype mismatch. expected Float, actual Double",
-            Guard(kind="dtype", entry="", source="x", expected="Float", actual="Double"),
-        ),
-        (
-            "tensor 'x' Tensor device index mismatch. Expected device index to be 0, actual 1",
-            Guard(kind="device", entry="", source="x", expected="0", actual="1"),
-        ),
-        (
-            f"tensor 'x' dispatch key set mismatch. expected {CPU}, actual {META}",
-            Guard(kind="device", entry="", source="x", expected=CPU, actual=META),
-        ),
-        (
-            f"tensor 'x' dispatch key set mismatch. expected {CPU}, actual {INFERENCE}",
-            Guard(kind="dispatch-keys", entry="", source="x", expected=CPU, actual=INFERENCE),
-        ),
-        (
-            "tensor 'x' requires_grad mismatch. expected requires_grad=0",
-            Guard(kind="requires-grad", entry="", source="x", expected="0"),
-        ),
-        (
-            "expected type of 'mask' to be a tensor type, ' but found <class 'NoneType'>",
-            Guard(kind="type", entry="", source="mask", expected="a tensor", actual="<class 'NoneType'>"),
-        ),
-        ('Duplicate tensors found: ["x", "y"]', Guard(kind="aliasing", entry="", source='["x", "y"]')),
-        ("GLOBAL_STATE changed: grad_mode ", Guard(kind="grad-mode", entry="", source="grad_mode")),
-        (
-            "GLOBAL_STATE changed: autocast(cpu)_enabled ",
-            Guard(kind="autocast", entry="", source="autocast(cpu)_enabled"),
-        ),
-        ("GLOBAL_STATE changed: default_dtype ", Guard(kind="global-state", entry="", source="default_dtype")),
-        ("___check_torch_function_mode_stack()", Guard(kind="global-state", entry="")),
-        ("BACKEND_MATCH failure: torch.compile detected different backend callables.", Guard(kind="backend", entry="")),
-        (
-            "___check_type_id(scaler, 94294803232512), type=<class 'shop.Doubling'>",
-            Guard(kind="type", entry="", source="scaler", expected="<class 'shop.Doubling'>"),
-        ),
-        (
-            "___check_obj_id(how, 140388418008144), type=<class 'shop.Reduction'>",
-            Guard(kind="identity", entry="", source="how", expected="<class 'shop.Reduction'>"),
-        ),
-        (
-            '___check_obj_id(f.__code__, 1399), type=<code object f at 0x7f, file "/src/a.py", line 8>',
-            Guard(
-                kind="identity",
-                entry="",
-                source="f.__code__",
-                expected='<code object f at 0x7f, file "/src/a.py", line 8>',
-            ),
-        ),
-        (
-            "CodeGuardAccessor: Not a function on score_mod.__code__",
-            Guard(kind="type", entry="", source="score_mod", expected="a function"),
-        ),
-        ("___check_obj_id(x, 7)", Guard(kind="identity", entry="", source="x")),
-        (
-            "___check_obj_id(flag, 9476), type=<class 'bool'>",
-            Guard(kind="value", entry="", source="flag", expected="<class 'bool'>"),
-        ),
-        (
-            "___check_obj_id(mask, 9476), type=<class 'NoneType'>",
-            Guard(kind="type", entry="", source="mask", expected="<class 'NoneType'>"),
-        ),
-        ("mask is None", Guard(kind="type", entry="", source="mask", expected="None")),
-        ("mask is not None", Guard(kind="type", entry="", source="mask", expected="not None")),
-        ("n == 2", Guard(kind="value", entry="", source="n", expected="2")),
-        ("double is False", Guard(kind="value", entry="", source="double", expected="False")),
-        ("G['GAIN'] == 2.0", Guard(kind="value", entry="", source="G['GAIN']", expected="2.0")),
-        (
-            "f.__closure__[0].cell_contents == 'a  # b'",
-            Guard(kind="value", entry="", source="f.__closure__[0].cell_contents", expected="'a  # b'"),
-        ),
-        (
-            "self.calls == 0   # self.calls += 1  # a.py:14 in f (HINT: torch.compile considers integers static)",
-            Guard(kind="value", entry="", source="self.calls", expected="0"),
-        ),
-        ("len(xs) == 2", Guard(kind="length", entry="", source="xs", expected="2")),
-        ("len(self._results) != 0", Guard(kind="length", entry="", source="self._results", expected="!= 0")),
-        ("not history", Guard(kind="length", entry="", source="history", expected="0")),
-        (
-            "not ___dict_contains('offset', options)",
-            Guard(kind="keys", entry="", source="options", expected="no 'offset'"),
-        ),
-        ("___dict_contains('offset', options)", Guard(kind="keys", entry="", source="options", expected="'offset'")),
-        ("list(dict.keys(options)) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
-        ("list(options.keys()) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
-        ("not hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="no 'offset'")),
-        ("hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="'offset'")),
-        (
-            "2 <= x.size()[0]",
-            Guard(kind="size", entry="", source="x", dimension=0, expected="2 <= x.size()[0]"),
-        ),
-        (
-            "Eq(L['x'].stride()[1], 4)",
-            Guard(kind="stride", entry="", source="L['x']", dimension=1, expected="Eq(L['x'].stride()[1], 4)"),
-        ),
-        ("something that a later torch says", Guard(kind=OTHER, entry="")),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), CASES)
 def test_a_guard_is_read(text: str, expected: Guard) -> None:
     guard = text.partition("   # ")[0].rstrip()
     complete = Guard(**{**{name: getattr(expected, name) for name in Guard.__struct_fields__}, "text": guard})
 
     assert parse(text) == complete
     assert parse(f"3/1: {text}").entry == "3/1"
+
+
+def test_the_classes_that_are_told_apart_are_those_of_the_corpus() -> None:
+    assert {guard.kind for _, guard in CASES} == GUARD_CLASSES | {OTHER}
 
 
 def test_the_comment_and_the_stack_are_no_part_of_the_guard() -> None:

@@ -295,11 +295,19 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
 
 
-def test_what_is_kept_in_a_list_is_read_at_once() -> None:
-    """numpy.mean() of a list of tensors raises where they are on a GPU."""
-    assert syncs.kept_as_a_tensor("losses += [loss.item()]", "loss.item()").endswith(
-        "torch.stack(losses) after the loop"
-    )
+@pytest.mark.parametrize(
+    ("line", "later"),
+    [
+        # numpy.mean() of a list of tensors raises where they are on a GPU
+        ("losses += [loss.item()]", "# tensors: read torch.stack(losses) after the loop"),
+        ("losses.append(loss.item())", "# tensors: read torch.stack(losses) after the loop"),
+        # and torch.stack of a list of tuples everywhere
+        ("rows.append((loss.item(), rate))", "# tensors: read them after the loop"),
+        ("rows += rate * loss.item()", "# a tensor: read it after the loop"),
+    ],
+)
+def test_what_is_kept_in_a_list_is_read_at_once_where_it_is_one_of_tensors(line: str, later: str) -> None:
+    assert syncs.kept_as_a_tensor(line, "loss.item()").endswith(later)
 
 
 @pytest.mark.parametrize(

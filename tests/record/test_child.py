@@ -63,6 +63,16 @@ def test_a_message_in_colours_is_said_without() -> None:
     assert describe_failure(ValueError("two \x1b[1;31moptions\x1b[0m")).message == "ValueError: two options"
 
 
+def test_notes_of_an_exception_stand_in_the_traceback_alone() -> None:
+    error = ValueError("no weights")
+    error.add_note("a hint\nin two lines")
+
+    failed = describe_failure(error)
+
+    assert failed.message == "ValueError: no weights"
+    assert failed.traceback == "ValueError: no weights\na hint\nin two lines\n"
+
+
 def test_an_exception_without_a_trace_is_described() -> None:
     assert describe_failure(ValueError("x")) == Failed(message="ValueError: x", traceback="ValueError: x\n")
 

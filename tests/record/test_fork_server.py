@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -144,6 +145,31 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
 
     assert [(one.outcome, one.exit_code) for one in (new, forked)] == [(Outcome.OK, 0)] * 2
     assert [log.splitlines()[-2:] for log in logs] == [["from a thread", "at the end"]] * 2
+
+
+def test_a_workload_may_do_without_streams(plans: Plans) -> None:
+    ended = plans.run("import sys; sys.stdout = sys.stderr = None; print('nowhere')\ndef step(): ...")
+
+    assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.OK, 0)
+
+
+def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: Plans) -> None:
+    program = f"""
+        import ctypes, tempfile
+        text, made = open("{plans.folder}/text", "w"), tempfile.NamedTemporaryFile(dir="{plans.folder}/made")
+        print("a line", file=text)
+        ctypes.CDLL(None).puts(b"from C")
+        def step(): ...
+    """
+    (plans.folder / "made").mkdir()
+    for shared in (contextlib.nullcontext(), fork_server.imports_shared()):
+        with shared:
+            ended = plans.run(program)
+
+        assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.OK, 0)
+        assert (plans.folder / "text").read_text() == "a line\n"
+        assert "from C" in plans.log.read_text(encoding="utf-8").splitlines()
+        assert not list((plans.folder / "made").iterdir())
 
 
 def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dynamo(
@@ -327,8 +353,13 @@ SWITCHED = """
 import os
 os.environ["TORCHINDUCTOR_COMPREHENSIVE_PADDING"] = "0"
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+os.environ["PYTHONHASHSEED"] = "7"  # too late, and so is what torch has read when it is imported
+os.environ["OMP_WAIT_POLICY"] = "passive"
 import torch
 from torch._inductor import config
+os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads() + 1)
+os.environ["OMP_WAIT_POLICY"] = "active"
+__import__("json", globals=globals(), fromlist=("loads",))
 @torch.compile
 def step(): return torch.ones(8).relu()
 print("PADS", config.comprehensive_padding, flush=True)
@@ -343,4 +374,7 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
     recording = recordings.load(recorder.record(options, tmp_path, progress.Silent()))
 
     assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == ["PADS False"]
-    assert recording.header.plan.variables == {"TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0"}
+    assert recording.header.plan.variables == {
+        "TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0",
+        "OMP_WAIT_POLICY": "passive",
+    }

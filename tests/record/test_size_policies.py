@@ -72,6 +72,30 @@ def of(shapes: m.Shapes | m.Skipped) -> dict[m.SizePolicy, m.PolicyResult]:
     return {policy: found for policy, found in shapes.policies if isinstance(found, m.PolicyResult)}
 
 
+def test_each_policy_begins_with_nothing_compiled_and_the_vector_instructions_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each one's seconds to compile would hold Inductor's check of them."""
+    begun: list[Caches] = []
+
+    def run(function: str, question: m.Model, *, caches: Caches, **given: object) -> trials.Trial:
+        begun.append(caches)
+        seen = m.encode_json(size_policies.Seen(function="step", tensor="x", sizes=(2, 8)))
+        answer = seen if function == size_policies.LOOK else None
+        return trials.Trial(exit=m.Exit(outcome=m.Outcome.OK), answer=answer, log="")
+
+    monkeypatch.setattr(trials, "run", run)
+    told = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
+    warm = Caches(folder=tmp_path / "caches", seed=tmp_path / "probe", extra=told, kept=True)
+    options = m.Options(workload="model.py:step")
+    size_policies.compare_policies(
+        trials.CellTrials(options=options, strategy="step", cell=PLAIN, device="cpu", scratch=tmp_path, caches=warm)
+    )
+
+    cold = [Caches(folder=tmp_path / f"caches-{policy}", seed=warm.seed, extra=told) for policy in m.SizePolicy]
+    assert begun == [warm, *cold]
+
+
 def test_each_policy_compiles_pads_and_keeps_the_results(compare: Compare) -> None:
     shapes = compare(DEFAULTS, 2, 8, 4, 8)
 

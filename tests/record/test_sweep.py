@@ -12,6 +12,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.progress import Silent
 from kgprof.record import recorder, trials
+from kgprof.record.children import Caches
 from kgprof.record.sweep import Grid, Session, lacking, refuse_another_question
 from tests.record import handmade
 from tests.sweeps import DEFAULT, EAGER, QUESTION, TUNED
@@ -61,6 +62,26 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         return session, turns
 
     return begin
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_runs_in_a_sweep_need_not_try_the_vector_instructions_again(
+    asked: Callable[..., tuple[Session, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: bool
+) -> None:
+    begun: list[Caches] = []
+    session, _ = asked({})
+    plan = msgspec.structs.replace(session._plan, vector_isa_works=works, variables={"TORCH_OF_IT": "1"})
+    monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
+    monkeypatch.setattr(trials, "run", lambda *_, caches, **given: begun.append(caches) or trial())
+    session.plan(GRID, tmp_path, str)
+    session.begin(GRID, 3, None)
+
+    swept(session)
+
+    told = {"TORCH_OF_IT": "1", **({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if works else {})}
+    seed = tmp_path / recorder.PROBE_CACHE
+    assert {(each.seed, *each.extra.items()) for each in begun} == {(seed, *told.items())}
+    assert session.caches("others", kept=True) == Caches(folder=tmp_path / "others", seed=seed, extra=told, kept=True)
 
 
 def swept(session: Session, minutes: float = 60.0, repeats: int = 1) -> m.Sweep:

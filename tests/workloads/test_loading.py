@@ -18,14 +18,19 @@ SHAPES = FIXTURES / "shapes.py"
 
 
 @pytest.fixture(autouse=True)
-def _as_found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Loading is meant for a process of its own: it changes sys.path, sys.argv and sys.modules."""
+def _as_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Loading is meant for a process of its own: it changes sys.path, sys.argv and sys.modules.
+
+    Packages stay: Triton ends the process when it is imported a second time, and there must not be two of sympy.
+    """
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if not name.startswith(("torch", "kgprof", "numpy")):
+        module = sys.modules[name]
+        places = (getattr(module, "__file__", None) or "", *getattr(module, "__path__", ()))
+        if any(place.startswith((str(tmp_path), str(FIXTURES))) for place in places):
             del sys.modules[name]
 
 

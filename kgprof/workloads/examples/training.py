@@ -1,7 +1,5 @@
 """A language model's training step, forward to optimizer, over random tokens."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -1,7 +1,5 @@
 """A transformer block over batches of a quarter, a half, three quarters and all of ``batch``, in turn."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -1,7 +1,5 @@
 """A vision transformer on [batch, 3, side, side] images, for classification."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy

@@ -1,7 +1,5 @@
 """The options of ``kgprof evaluate``: the workload's own and those of an evaluation. Nothing here imports torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What ``kgprof evaluate`` prints: a column an evaluation, as text or as JSON. Nothing here imports torch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

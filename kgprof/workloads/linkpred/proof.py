@@ -29,8 +29,6 @@ PROVED, whatever was dropped on the way; else the outcome is OVERFLOW where a ca
 derived again.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ case with optional digits is a variable and all else a constant (public rule fil
 time. Quotes make a constant of anything: ``'x'``, ``'New York'``, with ``''`` or ``\\'`` for a quote inside.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ the logits of the children. ``weights`` is the log of the product of the weights
 weighs 1. Both walk the path of a proved candidate again, in plain Python and float64; what is not proved scores -inf.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
