@@ -36,6 +36,7 @@ from kgprof.workloads.linkpred.sampler import Candidates, Sampling
 from kgprof.workloads.linkpred.scores import Scorer
 from kgprof.workloads.linkpred.slots import SlotStrategy
 from kgprof.workloads.linkpred.strategies import by_name
+from kgprof.workloads.linkpred.strategies.levels import Levels
 from kgprof.workloads.linkpred.workload import LinkPrediction
 
 LONGEST_WAIT = timedelta(days=30)  # of the first process for the others' chunks; one that dies is seen at once
@@ -290,6 +291,8 @@ class _Progress:
         self._done = self._begun_with = 0
         self._chunk, self._chunks = 0, store.chunks
         self._fresh = False
+        # `levels` finishes nearly all candidates of a chunk at once, at its last level.
+        self._steadily = by_name(evaluation.asked.strategy) is not Levels
         self._evaluation = evaluation
         self._began = self._last = time.monotonic()
         self._shown = not evaluation.asked.quiet and not evaluation.processes.rank
@@ -317,7 +320,7 @@ class _Progress:
         done = self._done + in_chunk
         elapsed, fresh = self._last - self._began, done - self._begun_with
         speed = ""
-        if fresh and elapsed:
+        if elapsed and fresh > (0 if self._steadily else in_chunk):
             left = (self._all - done) * elapsed / fresh
             speed = f", {fresh / elapsed:,.0f} candidates/s, {_duration(left)} left" if self._all > done else ""
         share = f"{done:,} of {self._all:,} candidates"

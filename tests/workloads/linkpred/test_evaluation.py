@@ -67,6 +67,24 @@ def test_it_is_what_the_workload_counts() -> None:
     assert whole()["occupancy"] is None  # a level is no batch
 
 
+def test_the_time_left_is_told_where_candidates_finish_steadily(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluation, "PROGRESS_S", 0.0)
+
+    def lines(*args: str) -> list[str]:
+        evaluation.main([*TREE, *TINY, "--json", *args])
+        return capsys.readouterr().err.splitlines()
+
+    levels = lines("--chunk", "24")
+    in_the_first = [line for line in levels if "chunk 1 of" in line][:-1]
+
+    assert in_the_first
+    assert not any("left" in line for line in in_the_first)  # nearly all finish at the last level
+    assert any("left" in line for line in levels)
+    assert any("left" in line for line in lines("--strategy", "fused"))
+
+
 def test_occupancy_is_the_share_of_the_slots_that_went_forward() -> None:
     """Alone in its slot a candidate leaves none idle; slots that wait for the others of their query do."""
     rooms = {
