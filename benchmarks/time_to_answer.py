@@ -16,8 +16,8 @@ caches as cold, with the passes that a program of less than a minute has by defa
 machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
 what stands there. ``phases``: where one command's seconds go, by child process and what it said it was doing; a line is
 written when a phase ends, so that a run that is stopped has its table up to there. ``starts``: which children were
-forked from a process that has imported torch, and their seconds from their start until they are prepared; then the same
-command with new processes only.
+forked from a process that has imported torch, and their seconds from their start until they are prepared (not of those
+that run two at a time); then the same command with new processes only.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def where_it_goes(command: Sequence[str]) -> int:
     from kgprof.cli import main as kgprof
     from kgprof.record import children
 
-    original, now, began, since = children.run, "kgprof", _cpu_of_tree(), time.monotonic()
+    original, original_beside = children.run, children.run_beside
+    now, began, since = "kgprof", _cpu_of_tree(), time.monotonic()
 
     def enters(phase: str) -> None:
         nonlocal now, began, since
@@ -165,7 +166,13 @@ def where_it_goes(command: Sequence[str]) -> int:
         enters("kgprof")
         return ended
 
-    children.run = watched
+    def watched_beside(starts: Any) -> Any:
+        enters(f"{len(starts)} children, two at a time")
+        ended = original_beside(starts)
+        enters("kgprof")
+        return ended
+
+    children.run, children.run_beside = watched, watched_beside
     print("| child, phase | wall s | CPU s |\n|---|---|---|", file=sys.stderr)
     sys.argv[1:] = command
     try:
