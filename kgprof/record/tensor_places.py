@@ -100,10 +100,21 @@ class TensorPlaces:
         self.listens = False  # else nothing is known, and nothing remembered
         self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
         self.names_a_device = False
+        self.rest = False  # then no operator is hooked for what its result is derived from
+        self._hook_again: Callable[[], object] = lambda: None
         self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
         self._sites: dict[tuple[int, int], tuple[CodeType, ast.Call | None]] = {}  # by the code's id
         self._sweep_at = SWEEP
+
+    def rests(self, rests: bool) -> None:
+        if rests != self.rest:
+            self.rest = rests
+            self._hook_again()
+
+    def hooked_by(self, again: Callable[[], object]) -> None:
+        """``again`` puts other hooks of operators into the dispatcher."""
+        self._hook_again = again
 
     def of(self, tensor: torch.Tensor) -> str:
         """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
@@ -133,6 +144,8 @@ class TensorPlaces:
         """An operator made ``results``, new tensors, of ``operands``."""
         place = UNKNOWN
         for operand in operands:
+            if type(operand) in NUMBERS:
+                continue
             for tensor in (operand,) if type(operand) is torch.Tensor else _tensors_in((operand,)):
                 if type(tensor) is not torch.Tensor:
                     return  # a parameter, or a subclass with rules of its own
@@ -394,13 +407,13 @@ def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack
         for name, operator in _operators(names)
     ]
     undo.callback(places.forget)
-    _between_compilations(kernels, undo)
+    _between_compilations(kernels, places, undo)
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
     places.listens, places.idle = True, idle
 
 
-def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: ExitStack) -> None:
+def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack) -> None:
     """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of Python's torch finds
     no way to compute on fake tensors whose sizes are symbols. A fake mode is entered before anything else of a trace.
     """
@@ -416,12 +429,17 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: E
         if not standing:
             library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
             for name, hook in kernels:
-                library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+                if not places.rest or name.partition(".")[0] in READ_ON_A_CPU:
+                    library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
             standing.append(library)
 
     def stand_aside() -> None:
         while standing:
             standing.pop()._destroy()
+
+    def again() -> None:
+        stand_aside()
+        stand()
 
     enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
 
@@ -442,6 +460,7 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: E
             callback_handler.remove_end_callback(stand)
 
     undo.callback(forget)
+    places.hooked_by(again)
     replace(FakeTensorMode, "__enter__", entered, undo)
     replace(FakeTensorMode, "__exit__", left, undo)
     stand()
@@ -481,7 +500,7 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     else:
         with_numbers = _with_numbers(operator) if of_several or name == "_to_copy" else _of_a_number(operator)
 
-    @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+    @outside_of_dynamo
     def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
         left = keys.remove(below)
         if (of_a_tensor and type(args[0]) in NUMBERS) or (of_several and type(args[1]) in NUMBERS):
@@ -494,7 +513,22 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
         tell(args, found)
         return found
 
-    return hook  # type: ignore[no-any-return]
+    return hook
+
+
+def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced after a graph break.
+    It is left out where Dynamo looks at no frames anyway."""
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+    from torch._dynamo.eval_frame import skip_code
+
+    disabled = torch._dynamo.disable(function)  # type: ignore[no-untyped-call]
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (function if get_eval_frame_callback() is None else disabled)(*args, **kwargs)
+
+    skip_code(called.__code__)
+    return wraps(disabled)(called)
 
 
 def _of_a_number(operator: Any) -> Callable[..., Any]:
