@@ -281,22 +281,20 @@ class Recorder:
         if self.plan.agreement and not self._why_no_agreement():
             starts.append(self._given(Task.AGREEMENT, None, waits=True))
         ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))  # a signal left some out
-        interrupted = any(one.interrupted for _, one in ended)
-        again = []
+        failed = (m.Outcome.RAISED, m.Outcome.KILLED)
+        again = [
+            given
+            for given, one in ended
+            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted
+        ]
         for given, one in ended:
-            if (
-                not interrupted
-                and given.job.key is not None
-                and one.exit.outcome in (m.Outcome.RAISED, m.Outcome.KILLED)
-            ):
-                again.append(given.job)
-                continue
-            with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
-                self._taken(given, one, decides=True)
-        if interrupted:
+            if given not in again:
+                with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
+                    self._taken(given, one, decides=True)
+        if any(one.interrupted for _, one in ended):
             raise KeyboardInterrupt
-        for job in again:
-            self._start(job.task, job.key, kernels=job.kernels)
+        for given in again:
+            self._start(Task.PROBE, given.job.key, kernels=given.job.kernels)
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""

@@ -23,7 +23,7 @@ from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,7 +64,6 @@ CAPTURED = frozenset(
     | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
 )
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")  # methods of a tensor that dispatch nothing where it lies on the CPU
-COPIES = ("Tensor.cpu", "Tensor.to")
 FOLLOWED = 64  # steps of a script in which tensors are followed, from the last one with a read of a new kind
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
@@ -168,24 +167,22 @@ class Syncs(Source):
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
-    def sees(
-        self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = ""
-    ) -> _Place | None:
-        graph, hook = self._graphs.running, sys._getframe(2)
-        derives = torch._C._current_autograd_node() if self._device.type == "cpu" and source == "dispatch" else None
+    def sees(self, read: _Read) -> _Place | None:
+        graph, hook, on_a_cpu = self._graphs.running, sys._getframe(2), self._device.type == "cpu"
+        node = torch._C._current_autograd_node() if on_a_cpu and read.source == "dispatch" else None
+        derives = "" if node is None else node.name()
         if graph is not None:
-            seen, _ = self._seen_from(hook, graph, derives, source, op, device, tensor, text)
-            return seen
-        site = self._site([source, op, device, derives and derives.name()], hook)
+            return self._seen_from(hook, graph, derives, read)[0]
+        site = self._site([*read[:3], derives], hook)
         if site.is_no_read:
             return None
         if (seen := site.decided) is None:
-            lies = UNFOLLOWED if TENSORS.rest else self._place_of(tensor, loads=site.loads, copies=op in COPIES)
+            lies = UNFOLLOWED if TENSORS.rest else self._place_of(read, loads=site.loads)
             seen = site.places.get(lies)
         if seen is not None:
             self._count(seen)
             return seen
-        seen, site.is_no_read = self._seen_from(hook, None, derives, source, op, device, tensor, text, lies)
+        seen, site.is_no_read = self._seen_from(hook, None, derives, read, lies)
         if seen is not None:
             site.add(lies, seen)
             self._steps_alike = 0
@@ -228,18 +225,10 @@ class Syncs(Source):
         TENSORS.rests(rests)
 
     def _seen_from(
-        self,
-        hook: FrameType,
-        graph: _Graph | None,
-        derives: Any,
-        source: str,
-        op: str,
-        device: str,
-        tensor: torch.Tensor | None,
-        text: str,
-        lies: str = UNKNOWN,
+        self, hook: FrameType, graph: _Graph | None, derives: str, read: _Read, lies: str = UNKNOWN
     ) -> tuple[_Place | None, bool]:
-        """And whether it is no read that counts."""
+        """And whether it is no read that counts. ``derives``: the name of autograd's node that reads."""
+        source, op, device, tensor, text = read
         files = (above.f_code.co_filename for above in upwards(hook))
         caller = next((file for file in files if not file.startswith(BETWEEN)), "")
         # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
@@ -254,9 +243,7 @@ class Syncs(Source):
             return None, True
         if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
             return None, True  # counted when the graph began, or no tensor of the program's
-        if derives is not None and derives.name() in ON_A_CPU_ALONE:
-            return None, True
-        if _is_torchs_own(above, in_graph=graph is not None):
+        if derives in ON_A_CPU_ALONE or _is_torchs_own(above, in_graph=graph is not None):
             return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
@@ -284,11 +271,12 @@ class Syncs(Source):
                 seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
         return seen, False
 
-    def _place_of(self, tensor: torch.Tensor | None, *, loads: bool, copies: bool) -> str:
+    def _place_of(self, read: _Read, *, loads: bool) -> str:
         """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies on the host."""
-        if tensor is None or self._device.type == "cuda":
+        if read.tensor is None or self._device.type == "cuda":
             return UNKNOWN
-        place = TENSORS.before_it_was_moved(tensor) if copies else TENSORS.of(tensor)
+        copies = read.op in ("Tensor.cpu", "Tensor.to")
+        place = TENSORS.before_it_was_moved(read.tensor) if copies else TENSORS.of(read.tensor)
         return HOST if place != DEVICE and loads else place if place != DEVICE else UNKNOWN
 
     def _counted(self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any) -> _Place | None:
@@ -331,6 +319,14 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
 
 def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
     return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
+
+
+class _Read(NamedTuple):
+    source: str
+    op: str
+    device: str
+    tensor: torch.Tensor | None = None
+    text: str = ""
 
 
 @dataclass(slots=True)
@@ -397,12 +393,11 @@ class _Hooks:
         if not self.listening:
             self._undo.close()
 
-    def see(self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = "") -> Seen:
-        """Tells all that listen; what each of them counted it under."""
+    def see(self, *read: Any) -> Seen:
+        """Tells all that listen of a _Read; what each of them counted it under."""
         seen: Seen = []
-        for one in self.listening:
-            place = one.sees(source, op, device, tensor=tensor, text=text)
-            if place is not None:
+        for one in self.listening:  # no comprehension, which is a frame of its own before Python 3.12
+            if (place := one.sees(_Read(*read))) is not None:
                 seen.append((one, place))
         return seen
 
@@ -431,7 +426,7 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
         own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(tensor)
-        seen = see("dispatch", op, tensor.device.type, tensor=tensor) if own else []
+        seen = see("dispatch", op, tensor.device.type, tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
             found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
@@ -455,7 +450,7 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         target = _target(tensor, name, args, kwargs)
         is_asynchronous = name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
         brings = target == HOST and not is_asynchronous
-        seen = see("python-call", op, tensor.device.type, tensor=tensor) if brings else []
+        seen = see("python-call", op, tensor.device.type, tensor) if brings else []
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
@@ -496,7 +491,7 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if "called a synchronizing CUDA operation" in str(message):
-            hooks.see("sync-debug", "synchronizing operation", "cuda", text=str(message))
+            hooks.see("sync-debug", "synchronizing operation", "cuda", None, str(message))
         else:
             shown(message, *args, **kwargs)
 
