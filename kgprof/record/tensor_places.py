@@ -104,7 +104,7 @@ class TensorPlaces:
         self._hook_again: Callable[[], object] = lambda: None
         self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
-        self._sites: dict[tuple[int, int], tuple[CodeType, ast.Call | None]] = {}  # by the code's id
+        self._found: dict[tuple[Any, int, int], tuple[CodeType, Any]] = {}  # by what finds it, the code's id, where
         self._sweep_at = SWEEP
 
     def rests(self, rests: bool) -> None:
@@ -164,7 +164,7 @@ class TensorPlaces:
         if type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
             return
         frame = _caller()
-        call = self._call_at(frame)
+        call = self._once(_call_at, frame)
         made_by = None if call is None else _factory(call)
         if made_by is None or any(keyword.arg is None for keyword in made_by.keywords):
             return
@@ -198,7 +198,7 @@ class TensorPlaces:
         if target is None or isinstance(target, torch.dtype) or str(target).partition(":")[0] != "cpu":
             return None
         frame = _caller(outside_of_torch=True)
-        call = self._call_at(frame)
+        call = self._once(_call_at, frame)
         if call is not None and _name_of(call.func) == "to":
             node = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
             node = node or (call.args[0] if call.args else None)
@@ -215,7 +215,7 @@ class TensorPlaces:
         if result is not tensor:
             self._remember(result, place or DEVICE)
             return
-        during = _the_line_alone(_caller(outside_of_torch=True))
+        during = self._once(_the_line_alone, _caller(outside_of_torch=True))
         if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
             self._remember(tensor, place or DEVICE)
             return
@@ -261,18 +261,14 @@ class TensorPlaces:
                 self._storages.pop(gone, None)
             self._sweep_at = max(SWEEP, 2 * len(self._storages))
 
-    def _call_at(self, frame: FrameType | None) -> ast.Call | None:
-        """The call that a frame is in, as it is written."""
+    def _once(self, find: Callable[[FrameType], Any], frame: FrameType | None) -> Any:
+        """What ``find`` finds for the instruction at which a frame stands; None where there is no frame."""
         if frame is None:
             return None
-        key = (id(frame.f_code), frame.f_lasti)
-        if key not in self._sites:
-            try:
-                tree = ast.parse(expression_at(frame).strip(), mode="eval").body
-            except (SyntaxError, ValueError):
-                tree = None
-            self._sites[key] = frame.f_code, tree if isinstance(tree, ast.Call) else None
-        return self._sites[key][1]
+        key = (find, id(frame.f_code), frame.f_lasti)
+        if key not in self._found:
+            self._found[key] = frame.f_code, find(frame)
+        return self._found[key][1]
 
     def _named(self, node: ast.expr, frame: FrameType | None) -> str | None:
         """The place that an expression for a device stands for; None where it stands for no device."""
@@ -365,11 +361,18 @@ def _says_cpu(node: ast.expr) -> bool:
     return "cpu" in _name_of(node).lower()
 
 
-def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None:
+def _call_at(frame: FrameType) -> ast.Call | None:
+    """The call that a frame is in, as it is written."""
+    try:
+        tree = ast.parse(expression_at(frame).strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return tree if isinstance(tree, ast.Call) else None
+
+
+def _the_line_alone(frame: FrameType) -> tuple[CodeType, int, int] | None:
     """The lines of the expression that a call's result does not outlive; None where it may: it is assigned, returned,
     or put into something."""
-    if frame is None:
-        return None
     calls, parents = _calls_of(frame.f_code.co_filename)
     node = calls.get(position_at(frame))
     while node is not None:
