@@ -522,10 +522,12 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
 def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced after a graph break.
     It is left out where Dynamo looks at no frames anyway."""
-    from torch._C._dynamo.eval_frame import get_eval_frame_callback
-    from torch._dynamo.eval_frame import skip_code
-
     disabled = torch._dynamo.disable(function)  # type: ignore[no-untyped-call]
+    try:
+        from torch._C._dynamo.eval_frame import get_eval_frame_callback
+        from torch._dynamo.eval_frame import skip_code
+    except ImportError:
+        return disabled  # type: ignore[no-any-return]
 
     def called(*args: Any, **kwargs: Any) -> Any:
         return (function if get_eval_frame_callback() is None else disabled)(*args, **kwargs)
