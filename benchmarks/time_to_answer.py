@@ -2,6 +2,7 @@
 
     python benchmarks/time_to_answer.py trees BEFORE AFTER --turns 3 -- profile linkpred
     python benchmarks/time_to_answer.py scripts                 # those of tests/programs/scripts that run here
+    python benchmarks/time_to_answer.py scripts path/to/actor_critic.py --passes compile,memory,trace -- ARGS
     python benchmarks/time_to_answer.py phases -- profile linkpred --strategy fused
     python benchmarks/time_to_answer.py starts -- profile my_model.py:step
     python benchmarks/time_to_answer.py table                   # the scripts' results as Markdown
@@ -16,8 +17,8 @@ caches as cold, with the passes that a program of less than a minute has by defa
 machine it takes longer. After each turn or program the results are written, and a later call of ``scripts`` leaves out
 what stands there. ``phases``: where one command's seconds go, by child process and what it said it was doing; a line is
 written when a phase ends, so that a run that is stopped has its table up to there. ``starts``: which children were
-forked from a process that has imported torch, and their seconds from their start until they are prepared; then the same
-command with new processes only.
+forked from a process that has imported torch, and their seconds from their start until they are prepared (not of those
+that run two at a time); then the same command with new processes only.
 """
 
 from __future__ import annotations
@@ -60,14 +61,17 @@ def main() -> None:
     trees.add_argument("command", nargs="+", help="of kgprof, without its output folder")
     for verb in ("scripts", "table"):
         scripts = verbs.add_parser(verb)
-        scripts.add_argument("names", nargs="*")
+        scripts.add_argument("names", nargs="*", help="and paths of other programs")
+        scripts.add_argument("--passes", default=PASSES[1])
         scripts.add_argument("-o", "--output", type=Path, default=RESULTS / "script_cost.json")
     phases = verbs.add_parser("phases")
     phases.add_argument("command", nargs="+", help="of kgprof")
     starts = verbs.add_parser("starts")
     starts.add_argument("-o", "--output", type=Path, default=RESULTS / "starts.json")
     starts.add_argument("command", nargs="+", help="of kgprof, without its output folder")
-    asked = parser.parse_args()
+    given = sys.argv[1:]
+    cut = given.index("--") if "--" in given and given[0] == "scripts" else len(given)
+    asked, arguments = parser.parse_args(given[:cut]), given[cut + 1 :]
     if asked.verb == "phases":
         sys.exit(where_it_goes(asked.command))
     if asked.verb == "starts":
@@ -77,7 +81,7 @@ def main() -> None:
     if asked.verb == "trees":
         compare_trees(asked.before, asked.after, asked.turns, asked.command, asked.output)
     elif asked.verb == "scripts":
-        compare_scripts(asked.names, asked.output)
+        compare_scripts(asked.names, asked.output, asked.passes, arguments)
     print(table(json.loads(asked.output.read_text("utf-8"))))
 
 
@@ -99,7 +103,7 @@ def compare_trees(before: Path, after: Path, turns: int, command: Sequence[str],
             output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
-def compare_scripts(names: Sequence[str], output: Path) -> None:
+def compare_scripts(names: Sequence[str], output: Path, passes: str, arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(ROOT))
     from tests.programs.run import missing
     from tests.programs.truth import programs
@@ -109,20 +113,24 @@ def compare_scripts(names: Sequence[str], output: Path) -> None:
         if output.is_file()
         else {**conditions(), "command": ["kgprof", "profile", "X", *PASSES], "programs": {}}
     )
-    for program in programs():
-        if missing(program) or (names and program.name not in names):
-            continue
-        one = found["programs"].setdefault(program.name, {})
+    paths = [Path(name).resolve() for name in names if name.endswith(".py")]
+    own = [] if paths else [one.path for one in programs() if not missing(one) and (not names or one.name in names)]
+    for program in (*own, *paths):
+        one = found["programs"].setdefault(program.stem, {})
+        if passes != PASSES[1] or arguments:
+            one["command"] = ["kgprof", "profile", program.name, "--passes", passes, "--", *arguments]
         with tempfile.TemporaryDirectory() as folder:
             caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
-            environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+            path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+            environment = {**ENVIRONMENT, "PYTHONPATH": path}
             if "plain" not in one:
-                one["plain"] = run([sys.executable, str(program.path)], Path(folder), {**environment, **caches})
+                plain = [sys.executable, str(program), *arguments]
+                one["plain"] = run(plain, Path(folder), {**environment, **caches})
             if "kgprof" not in one:
-                command = [sys.executable, "-m", "kgprof", "profile", str(program.path), *PASSES, "-o", f"{folder}/out"]
-                one["kgprof"] = run(command, Path(folder), environment)
+                command = [sys.executable, "-m", "kgprof", "profile", str(program), "--passes", passes]
+                one["kgprof"] = run([*command, "-o", f"{folder}/out", "--", *arguments], Path(folder), environment)
         output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-        print(program.name, one, file=sys.stderr, flush=True)
+        print(program.stem, one, file=sys.stderr, flush=True)
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -145,7 +153,8 @@ def where_it_goes(command: Sequence[str]) -> int:
     from kgprof.cli import main as kgprof
     from kgprof.record import children
 
-    original, now, began, since = children.run, "kgprof", _cpu_of_tree(), time.monotonic()
+    original, original_beside = children.run, children.run_beside
+    now, began, since = "kgprof", _cpu_of_tree(), time.monotonic()
 
     def enters(phase: str) -> None:
         nonlocal now, began, since
@@ -165,7 +174,13 @@ def where_it_goes(command: Sequence[str]) -> int:
         enters("kgprof")
         return ended
 
-    children.run = watched
+    def watched_beside(starts: Any) -> Any:
+        enters(f"{len(starts)} children, two at a time")
+        ended = original_beside(starts)
+        enters("kgprof")
+        return ended
+
+    children.run, children.run_beside = watched, watched_beside
     print("| child, phase | wall s | CPU s |\n|---|---|---|", file=sys.stderr)
     sys.argv[1:] = command
     try:

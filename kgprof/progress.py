@@ -41,10 +41,10 @@ def discard(stream: TextIO) -> None:
 
 class Progress(Protocol):
     """Told of each phase, from any thread, of what a run gave once it is measured (``short``: for a column), and in
-    advance which runs in which passes are to come."""
+    advance which runs in which passes are to come. ``beside``: other runs go on; an empty name: this one has ended."""
 
     def expect(self, runs: Sequence[m.RunKey], passes: Sequence[str]) -> None: ...
-    def phase(self, name: str, key: m.RunKey | None) -> None: ...
+    def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None: ...
     def result(self, text: str, key: m.RunKey, *, short: str = "") -> None: ...
 
 
@@ -70,7 +70,7 @@ class Silent(AbstractContextManager["Silent"]):
     def expect(self, runs: Sequence[m.RunKey], passes: Sequence[str]) -> None:
         return None
 
-    def phase(self, name: str, key: m.RunKey | None) -> None:
+    def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None:
         return None
 
     def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
@@ -84,8 +84,9 @@ class Plain(Silent):
         self._stream = stream
         self._began = time.monotonic()
 
-    def phase(self, name: str, key: m.RunKey | None) -> None:
-        tell(_line(time.monotonic() - self._began, name, key), self._stream)
+    def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None:
+        if name:
+            tell(_line(time.monotonic() - self._began, name, key), self._stream)
 
     def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
         tell(f"kgprof: {key.slug}: {text}", self._stream)
@@ -106,7 +107,7 @@ class Live:
         self._passes: tuple[str, ...] = ()
         self._took: dict[m.RunKey, dict[str, float]] = {}
         self._gave: dict[m.RunKey, str] = {}
-        self._running: tuple[str, m.RunKey | None, float] | None = None
+        self._running: dict[m.RunKey | None, tuple[str, float]] = {}  # the phase, and when it began; the latest last
         self._screen = Screen(
             console=self._console,
             transient=True,
@@ -127,23 +128,24 @@ class Live:
         with self._lock:
             self._runs, self._passes = [*runs], tuple(map(str, passes))
 
-    def phase(self, name: str, key: m.RunKey | None) -> None:
+    def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None:
         with self._lock:
-            self._finish()
+            for one in [key] if beside else list(self._running):
+                self._finish(one)
             if key is not None and key not in self._runs:
                 self._runs.append(key)
-            self._running = (name, key, time.monotonic())
+            if name:
+                self._running[key] = (name, time.monotonic())
 
     def result(self, text: str, key: m.RunKey, *, short: str = "") -> None:
         with self._lock:
             self._gave[key] = short or text
 
-    def _finish(self) -> None:
-        name, key, began = self._running or ("", None, 0.0)
-        if key is not None:
+    def _finish(self, key: m.RunKey | None) -> None:
+        name, began = self._running.pop(key, ("", 0.0))
+        if key is not None and name:
             spent = self._took.setdefault(key, {})
             spent[name] = spent.get(name, 0.0) + time.monotonic() - began
-        self._running = None
 
     # ---------------------------------------------------------------- what is drawn
 
@@ -153,7 +155,7 @@ class Live:
         from rich.text import Text
 
         with self._lock:
-            now, at = time.monotonic(), self._running
+            now = time.monotonic()
             wide = self._console.width >= _RESULT_FROM
             columns = self._passes or ("phase",)
             table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -165,33 +167,34 @@ class Live:
             for key in self._shown():
                 cells = [self._cell(key, name, now) for name in columns]
                 gave = (self._gave.get(key, ""),) if wide and self._passes else ()
-                style = "bold" if at is not None and at[1] == key else ""
-                table.add_row(key.slug, *cells, *gave, style=style)
+                table.add_row(key.slug, *cells, *gave, style="bold" if key in self._running else "")
             foot = Text(self._foot(now), overflow="ellipsis", no_wrap=True)
             return Group(table, foot) if self._runs else Group(foot)
 
     def _shown(self) -> list[m.RunKey]:
         """All runs, or as many around the one that is measured as there is room for."""
-        here = self._running[1] if self._running is not None else None
+        here = next(reversed(self._running), None)
         at = self._runs.index(here) if here in self._runs else 0
         room = max(3, min(_ROWS, self._console.height - 4))
         start = max(0, min(at - room // 2, len(self._runs) - room))
         return self._runs[start : start + room]
 
     def _cell(self, key: m.RunKey, name: str, now: float) -> str:
-        spent, at = self._took.get(key, {}), self._running
-        here = at is not None and at[1] == key
+        spent = self._took.get(key, {})
+        running, began = self._running.get(key, ("", now))
         if not self._passes:
-            total = sum(spent.values()) + (now - at[2] if at is not None and here else 0.0)
-            return f"{said(at[0])}, {seconds(total)}" if at is not None and here else f"done, {seconds(total)}"
-        if at is not None and here and at[0].rpartition(": ")[2] == name:
-            return f"{seconds(now - at[2])}\N{HORIZONTAL ELLIPSIS}"
+            total = seconds(sum(spent.values()) + now - began)
+            return f"{said(running)}, {total}" if running else f"done, {total}"
+        if running.rpartition(": ")[2] == name:
+            return f"{seconds(now - began)}\N{HORIZONTAL ELLIPSIS}"
         took = sum(us for phase, us in spent.items() if phase.rpartition(": ")[2] == name)
         return seconds(took) if took else "\N{MIDDLE DOT}"
 
     def _foot(self, now: float) -> str:
-        name, key, _ = self._running or ("", None, now)
-        what = f"{said(name)} {f'({key.slug})' if key is not None else ''}".strip()
+        running = [
+            f"{said(name)} {f'({key.slug})' if key is not None else ''}" for key, (name, _) in self._running.items()
+        ]
+        what = ", ".join(map(str.strip, running))
         left = self._left_s(now)
         eta = f", about {seconds(left)} left" if left is not None else ""
         return f"{what or 'starting'}; {seconds(now - self._began)} elapsed{eta}"
@@ -199,19 +202,20 @@ class Live:
     def _left_s(self, now: float) -> float | None:
         """What the runs that are not done would take: the mean of those that are, of the same mode if there is one.
         None until one is, and when all have begun."""
-        if not self._passes or self._running is None or self._running[1] not in self._runs:
+        here = next(iter(self._running), None)
+        if not self._passes or len(self._running) != 1 or here not in self._runs:
             return None
-        at = self._runs.index(self._running[1])
+        at = self._runs.index(here)
         spent = [(key, sum(self._took.get(key, {}).values())) for key in self._runs]
-        done, last = spent[:at], self._passes[-1]
-        if not done or any(last in self._took.get(key, {}) for key, _ in spent[at + 1 :]):
-            return None  # a further round over all runs
+        done = spent[:at]
+        if not done or any(key in self._took for key in self._runs[at + 1 :]):
+            return None  # a further round over all runs, or what is done once all are timed
 
         def expected(key: m.RunKey) -> float:
             alike = [took for other, took in done if other.mode == key.mode] or [took for _, took in done]
             return sum(alike) / len(alike)
 
-        begun = spent[at][1] + now - self._running[2]
+        begun = spent[at][1] + now - self._running[here][1]
         return max(1.0, expected(self._runs[at]) - begun) + sum(expected(key) for key in self._runs[at + 1 :])
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from kgprof import progress
 from kgprof.model import RunKey
@@ -80,6 +81,32 @@ def test_a_terminal_gets_one_table_of_runs_by_passes_that_goes_away() -> None:
     assert re.search(r"run +compile +timing", plain)
     assert re.search(r"fused\.eager +· +0\.0 s", plain)
     assert re.search(r"starting the process \(fused\.default\); 0\.0 s elapsed, about 1\.0 s left", plain)
+
+
+def test_two_runs_at_a_time_are_both_shown_until_each_has_ended() -> None:
+    stream = Terminal()
+    eager = RunKey(strategy="fused", mode="eager")
+    with progress.choose(quiet=False, stream=stream) as told:
+        told.expect((eager, KEY), ("memory",))
+        told.phase("timing", KEY)
+        told.phase("memory", eager, beside=True)
+        told.phase("memory", KEY, beside=True)
+        both = table(told)
+        told.phase("", eager, beside=True)
+        one = table(told)
+
+    assert re.search(r"memory \(fused\.eager\), memory \(fused\.default\); 0\.0 s elapsed$", both, re.MULTILINE)
+    runs_on = re.compile(r"(fused\.\w+) +0\.0 s(…?)$", re.MULTILINE)
+    assert runs_on.findall(both) == [("fused.eager", "…"), ("fused.default", "…")]
+    assert runs_on.findall(one) == [("fused.eager", ""), ("fused.default", "…")]
+
+
+def table(told: progress.Progress) -> str:
+    assert isinstance(told, progress.Live)
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as captured:
+        console.print(told._table())
+    return re.sub(r" +$", "", captured.get(), flags=re.MULTILINE)
 
 
 def test_verbose_gets_every_phase_as_a_line_on_a_terminal_too() -> None:

@@ -28,6 +28,7 @@ from kgprof import model as m
 from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, store
+from kgprof.record.alone import alone
 from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
 
@@ -268,7 +269,8 @@ def probe(job: Job, events: Events) -> None:
     compiled = m.decode_json(file.read_bytes(), m.KernelOrigins | m.Skipped)  # type: ignore[arg-type]
     store.write_json(file, eager.beside(compiled, triton_stages(run.device)))
     if job.kernels:
-        measure_pass(run, m.PassName.KERNELS, events)
+        with alone(job.beside):
+            measure_pass(run, m.PassName.KERNELS, events)
 
 
 def agreement(job: Job, events: Events) -> None:

@@ -1,23 +1,26 @@
 """The parent's side of a child process: start it, listen to it, and end its whole process group.
 
-One child at a time, or two that time in turn. A child is a fresh interpreter in a session of its own, with private
-compiler caches: cold, or as another child of the same run left them. Its stdout and stderr go to a log, its progress
-comes over a pipe of its own.
+One child at a time, two that time in turn, or two beside each other. A child is a fresh interpreter in a session of its
+own, with private compiler caches: cold, or as another child of the same run left them. Its stdout and stderr go to a
+log, its progress comes over a pipe of its own.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import ctypes
+import functools
 import os
 import queue
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,18 +31,19 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record import fork_server
+from kgprof.record import alone, fork_server
 from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog, Quiet
 from kgprof.record.turns import FIRST, IN_TURN_FROM
 from kgprof.signals import Signals, catches, words
 
-OnPhase = Callable[[str], None]
+OnPhase = Callable[[str], None]  # an empty one: it has ended
 Echo = Callable[[bytes], None]
 
 FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
+AT_ONCE = 2  # children beside each other, where they need not be alone
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
@@ -110,53 +114,98 @@ class Start:
     on_phase: OnPhase
 
 
+class _AtOnce(contextlib.ExitStack):
+    """Children that are alive at the same time. A signal is news for all of them, as it is for one in ``run``."""
+
+    def __init__(self, starts: Sequence[Start]) -> None:
+        super().__init__()
+        self._starts = starts
+        self.news: list[queue.SimpleQueue[None]] = []
+
+    def __enter__(self) -> _AtOnce:
+        for given in self._starts:
+            self.enter_context(given.caches)
+        self.signals = self.enter_context(Signals(self._heard))
+        self._end_adopted = self.enter_context(_adopting())
+        self._threads = self.enter_context(ThreadPoolExecutor(len(self._starts)))
+        return self
+
+    def _heard(self, number: int) -> None:
+        for each in self.news:
+            each.put(None)
+
+    def hears(self) -> queue.SimpleQueue[None]:
+        self.news.append(queue.SimpleQueue())
+        return self.news[-1]
+
+    def start(self, given: Start, on_phase: OnPhase, ends: tuple[int, int] | None = None) -> _Child:
+        job_file = given.scratch / f"job-{len(self.news)}.json"
+        job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
+        environment, of, nothing = given.caches.environment(), self.hears(), lambda: None
+        silent: Echo = lambda data: None  # noqa: E731
+        fds = ends or ()
+        return _Child(given.job, job_file, given.log, environment, on_phase, silent, self.signals, of, nothing, fds)
+
+    def wait_for(self, child: _Child, of: Start, then: Callable[[], None] = lambda: None) -> Future[Ended]:
+        """Each has the others' time to wait for as well. ``then``: when it has ended, in any thread."""
+        waits = self._threads.submit(child.wait, 2 * of.job.options.timeout_s, lambda pid: None)
+        waits.add_done_callback(lambda _: then())
+        return waits
+
+    def ends(self, waits: Sequence[Future[Ended]]) -> list[Ended]:
+        ended = [each.result() for each in waits]
+        self._end_adopted()
+        return [replace(each, interrupted=self.signals.came is not None) for each in ended]
+
+
 def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
     """Two jobs to their ends that take their blocks in turn (kgprof.record.turns), the second one's first.
 
     The second child is started when the first one is ready to time, so that neither's first call is disturbed.
     Raises as ``run`` does.
     """
-    news: tuple[queue.SimpleQueue[None], ...] = (queue.SimpleQueue(), queue.SimpleQueue())
-    ready: queue.SimpleQueue[None] = queue.SimpleQueue()
+    with _AtOnce((first, second)) as both:
+        ready, here, there = both.hears(), os.pipe(), os.pipe()
 
-    def on_signal(number: int) -> None:
-        for each in (ready, *news):
-            each.put(None)
+        def on_phase(name: str) -> None:
+            first.on_phase(name)
+            if name == IN_TURN_FROM:
+                ready.put(None)
 
-    def on_phase(name: str) -> None:
-        first.on_phase(name)
-        if name == IN_TURN_FROM:
-            ready.put(None)
-
-    def start(given: Start, ends: tuple[int, int], of: queue.SimpleQueue[None], said: OnPhase) -> Future[Ended]:
-        job_file = given.scratch / "job.json"
-        job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
-        environment, adopted = given.caches.environment(), lambda: None
-        child = _Child(
-            given.job, job_file, given.log, environment, said, lambda data: None, signals, of, adopted, pass_fds=ends
-        )
-        # Each has the other's time to wait for as well.
-        return waits.submit(child.wait, 2 * given.job.options.timeout_s, lambda pid: None)
-
-    with contextlib.ExitStack() as stack:
-        for caches in (first.caches, second.caches):
-            stack.enter_context(caches)
-        signals, end_adopted = stack.enter_context(Signals(on_signal)), stack.enter_context(_adopting())
-        waits = stack.enter_context(ThreadPoolExecutor(2))
-        here, there = os.pipe(), os.pipe()
         try:
             os.write(there[1], FIRST)
-            one = start(first, (here[0], there[1]), news[0], on_phase)
-            one.add_done_callback(lambda _: ready.put(None))
+            one = both.wait_for(both.start(first, on_phase, (here[0], there[1])), first, lambda: ready.put(None))
             ready.get()
-            other = start(second, (there[0], here[1]), news[1], second.on_phase)
+            other = both.wait_for(both.start(second, second.on_phase, (there[0], here[1])), second)
         finally:  # else neither would see the other one's end
             for end in (*here, *there):
                 os.close(end)
-        ended = one.result(), other.result()
-        end_adopted()
-    one_ended, other_ended = (replace(each, interrupted=signals.came is not None) for each in ended)
+        one_ended, other_ended = both.ends((one, other))
     return one_ended, other_ended
+
+
+def run_beside(starts: Sequence[Start]) -> list[Ended]:
+    """Jobs to their ends, AT_ONCE at a time and in this order; after a signal no other one is begun. Who times has the
+    machine to itself (kgprof.record.alone). Raises as ``run`` does."""
+    waits: list[Future[Ended]] = []
+    with tempfile.TemporaryDirectory(dir=starts[0].scratch.resolve()) as folder, _AtOnce(starts) as several:
+        others = Path(folder)
+        for given in starts:
+            while len(running := [each for each in waits if not each.done()]) >= AT_ONCE:
+                concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            if several.signals.came:
+                break
+            begun = replace(given, job=msgspec.structs.replace(given.job, beside=folder))
+            with alone.locked(others):
+                child = several.start(begun, given.on_phase)
+                (others / str(child.pid)).touch()
+            waits.append(several.wait_for(child, given, functools.partial(_left, others, child.pid, given.on_phase)))
+        return several.ends(waits)
+
+
+def _left(folder: Path, pid: int, on_phase: OnPhase) -> None:
+    alone.has_ended(folder, pid)
+    on_phase("")
 
 
 @dataclass(kw_only=True)
@@ -261,6 +310,7 @@ class _Child:
             raise
         finally:
             os.close(writing)
+        self.pid = self._process.pid
         self._log.feed(said)
         self._began = time.monotonic()
         emptied: tuple[tuple[Callable[..., None], Any], ...] = (
@@ -387,6 +437,7 @@ class _Child:
         try:
             if self._process.poll() is None:
                 self._signal_group(signal.SIGTERM)
+                self._signal_group(signal.SIGCONT)  # one that stands still would not hear of it
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(TERM_GRACE_S)
         finally:

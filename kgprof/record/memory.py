@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, timing
+from kgprof.record.alone import alone
 from kgprof.record.call_index import CallIndex
 from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
@@ -26,22 +27,29 @@ NOT_ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident s
 
 
 def measure(run: Run) -> None:
-    measured = memory_pass(run.session, run.device, run.options, project=run.project)
+    measured = memory_pass(run.session, run.device, run.options, project=run.project, beside=run.beside)
     run.write(m.PassName.MEMORY, replace(measured, code_cached=run.code_cached))
 
 
-def memory_pass(session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles) -> m.MemoryPass:
-    """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks."""
+def memory_pass(
+    session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles, beside: str = ""
+) -> m.MemoryPass:
+    """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks.
+
+    ``beside``: of Job. The steady calls, which say what the probes cost, are made alone."""
     calls = CallIndex()
     step = calls.counted(session.step)
     buffers = session.buffers if isinstance(session, BufferSession) else None
     syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, buffers)
     with listening((syncs, tensors)):
-        step_us = tuple(timing.wall_us(step, device) for _ in range(options.steps))
+        warm_up = min(options.warmup, options.steps)
+        step_us = [timing.wall_us(step, device) for _ in range(warm_up)]
+        with alone(beside):
+            step_us += [timing.wall_us(step, device) for _ in range(options.steps - warm_up)]
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
     read, held = syncs.records(), tensors.records()
     return m.MemoryPass(
-        step_us=step_us,
+        step_us=tuple(step_us),
         steady_from=options.warmup,
         syncs=read,
         tensors=held,
@@ -61,7 +69,6 @@ class Peaks:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._on_gpu, self._cannot = device, device.type == "cuda", ""
-        gc.collect()
         try:
             CLEAR_REFS.write_text(FORGET_THE_PEAK)
         except OSError as error:
@@ -98,6 +105,7 @@ def _graph_pools(device: torch.device) -> list[dict[str, Any]]:
 
 def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
+    gc.collect()
     peaks = Peaks(device)
     for _ in range(max(1, calls)):
         step()

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,11 +71,16 @@ def record(
             return session.folder
         progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
+            later = []
             for key in plan.runs:
                 if is_program:
                     session.run_program(key)
                 elif session.measure(key):
-                    session.probe(key)
+                    if plan.device == "cpu":
+                        later.append(key)
+                    else:  # its syncs are waits, which another process would make longer
+                        session.probe(key)
+            session.probe_beside(later)
             session.measure_rounds()
             session.measure_ceilings()
             session.compare_results()
@@ -160,6 +165,17 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
 # ---------------------------------------------------------------- the runs
 
 
+def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
+    """Two cores, and twice the memory that the two largest of these runs took."""
+    taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
+    known = sorted(each for each in taken if not isinstance(each, m.Skipped))
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < children.AT_ONCE or len(known) < len(compiling):
+        return False
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+    return 2 * sum(known[-children.AT_ONCE :]) <= available
+
+
 class Recorder:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
@@ -237,14 +253,48 @@ class Recorder:
         return ended.outcome == "ok"
 
     def probe(self, key: m.RunKey) -> None:
-        """Child B, where it has anything to do; a pass that it will not make says why."""
+        """Child B, where it has anything to do."""
+        if (kernels := self._probed(key)) is not None:
+            self._start(Task.PROBE, key, kernels=kernels)
+
+    def _probed(self, key: m.RunKey) -> bool | None:
+        """Whether child B makes KERNELS too; None: it makes no pass. Each that it will not make says why."""
         why = {n: not_asked_for(self.header.options, n) for n, declared in m.PASSES.items() if declared.in_probe}
         why[m.PassName.KERNELS] = why[m.PassName.KERNELS] or self._why_no_kernels(key)
         for name, reason in why.items():
             if reason:
                 store.write_pass(self.folder, key, name, m.Skipped(reason=reason))
-        if not all(why.values()):
-            self._start(Task.PROBE, key, kernels=not why[m.PassName.KERNELS])
+        return None if all(why.values()) else not why[m.PassName.KERNELS]
+
+    def probe_beside(self, keys: Sequence[m.RunKey]) -> None:
+        """Child B of each run, and the comparison of the results: two at a time, because they hardly measure times. One
+        that fails may have failed for the other one's presence, and runs again by itself."""
+        compiled = {key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass) for key in keys}
+        if not has_room_for_two([None if one is None else one.compiling for one in compiled.values()]):
+            for key in keys:
+                self.probe(key)
+            return
+        first_us = {key: one.call_us[0] if one is not None else 0.0 for key, one in compiled.items()}
+        by_length = sorted(keys, key=lambda key: first_us[key], reverse=True)
+        probed = {key: kernels for key in by_length if (kernels := self._probed(key)) is not None}
+        starts = [self._given(Task.PROBE, key, kernels=kernels, waits=True) for key, kernels in probed.items()]
+        if self.plan.agreement and not self._why_no_agreement():
+            starts.append(self._given(Task.AGREEMENT, None, waits=True))
+        ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))  # a signal left some out
+        failed = (m.Outcome.RAISED, m.Outcome.KILLED)
+        again = [
+            given
+            for given, one in ended
+            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted
+        ]
+        for given, one in ended:
+            if given not in again:
+                with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
+                    self._taken(given, one, decides=True)
+        if any(one.interrupted for _, one in ended):
+            raise KeyboardInterrupt
+        for given in again:
+            self._start(Task.PROBE, given.job.key, kernels=given.job.kernels)
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
@@ -292,12 +342,14 @@ class Recorder:
 
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
-        if not self.plan.agreement:
-            return
+        if self.plan.agreement and not (self.folder / layout.AGREEMENT).is_file():
+            self._finish(Task.AGREEMENT, layout.AGREEMENT, "the comparison", self._why_no_agreement())
+
+    def _why_no_agreement(self) -> str:
         why = not_asked_for(self.header.options, m.PassName.TIMING)
         if not why and not any(recordings.has_result(self.folder, key) for key in self.plan.runs):
             why = "no run left a result"
-        self._finish(Task.AGREEMENT, layout.AGREEMENT, "the comparison", why)
+        return why
 
     def _finish(self, task: Task, file: str, what: str, why_not: str) -> None:
         """What is done once at the end, or why it was not."""
@@ -375,7 +427,9 @@ class Recorder:
             scratch=self._scratch,
             log=self._files(job)[0],
             caches=caches,
-            on_phase=lambda name: self._progress.phase(said + name, key) if waits or name != first else None,
+            on_phase=lambda name: (
+                self._progress.phase(said + name, key, beside=waits) if waits or name != first else None
+            ),
         )
 
     def _taken(self, given: Start, ended: Ended, *, decides: bool) -> m.Exit:

@@ -24,6 +24,7 @@ class Place:
         self.key: m.RunKey = job.key
         self.options: m.Options = job.options
         self.code_cached = job.code_cached
+        self.beside = job.beside
         self.recording = Path(job.recording)
         self.folder = layout.run_folder(self.recording, self.key)
         self.device = torch.device(job.plan.device)

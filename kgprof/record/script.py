@@ -275,6 +275,7 @@ class Capture:
                 self._calls.end()
             self._call_marks.append(self._steps.current)
             self._calls.begin()
+            self._syncs.step_begins()
         if now - self._written > self._pause_s:
             self.write_now()
 
@@ -419,6 +420,9 @@ class Capture:
                 yield f"too few steps for a TRACE; {each}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
+        if self._syncs.followed_until is not None:
+            steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
+            yield f"all reads are counted; where what they read would lie was followed for {steps} and after new reads"
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):

@@ -18,11 +18,12 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,7 +36,16 @@ from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, replace
-from kgprof.record.tensor_places import DEVICE, HOST, LOADERS, UNKNOWN, Inside, TensorPlaces, watch_places
+from kgprof.record.tensor_places import (
+    DEVICE,
+    HOST,
+    LOADERS,
+    UNKNOWN,
+    Inside,
+    TensorPlaces,
+    outside_of_dynamo,
+    watch_places,
+)
 
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
 READING = (
@@ -54,7 +64,10 @@ CAPTURED = frozenset(
     | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
 )
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")  # methods of a tensor that dispatch nothing where it lies on the CPU
+FOLLOWED = 64  # steps of a script in which tensors are followed, from the last one with a read of a new kind
+UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
+CODES = 65536  # of Python's stacks
 STACK = 8  # frames of the project above a read
 EXPRESSION = 200  # characters
 TORCH = tensor_places.TORCH
@@ -95,6 +108,10 @@ class Syncs(Source):
         self._device = device
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
+        self._sites: dict[tuple[Any, ...], _Site] = {}
+        self._codes: dict[int, tuple[CodeType, bool]] = {}  # and whether it is between a hook and the line that reads
+        self._steps_alike = 0  # since a read was the first of its kind
+        self.followed_until: int | None = None  # the call from which on tensors were not followed, but for new reads
         self._left_out = 0
         self._listens = self._names_a_device = False
         self._graphs = _RunningGraphs(self._graph_begins)
@@ -102,7 +119,7 @@ class Syncs(Source):
 
     def records(self) -> m.SyncRecords:
         return m.SyncRecords(
-            records=tuple(place.record() for place in self._places.values()),
+            records=tuple(place.record() for place in self._places.values() if place.calls),
             left_out=self._left_out,
             names_a_device=self._names_a_device or (self._listens and TENSORS.names_a_device),
         )
@@ -150,30 +167,84 @@ class Syncs(Source):
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
-    def sees(
-        self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = ""
-    ) -> _Place | None:
-        graph = self._graphs.running
-        hook = sys._getframe(2)
+    def sees(self, read: _Read) -> _Place | None:
+        graph, hook, on_a_cpu = self._graphs.running, sys._getframe(2), self._device.type == "cpu"
+        node = torch._C._current_autograd_node() if on_a_cpu and read.source == "dispatch" else None
+        derives = "" if node is None else node.name()
+        if graph is not None:
+            return self._seen_from(hook, graph, derives, read)[0]
+        site = self._site([*read[:3], derives], hook)
+        if site.is_no_read:
+            return None
+        if (seen := site.decided) is None:
+            lies = UNFOLLOWED if TENSORS.rest else self._place_of(read, loads=site.loads)
+            seen = site.places.get(lies)
+        if seen is not None:
+            self._count(seen)
+            return seen
+        seen, site.is_no_read = self._seen_from(hook, None, derives, read, lies)
+        if seen is not None:
+            site.add(lies, seen)
+            self._steps_alike = 0
+        return seen
+
+    def _site(self, at: list[Any], hook: FrameType) -> _Site:
+        """What a read is follows from where the stack stands without hooks, and from where its tensor lies."""
+        for frame in upwards(hook):
+            code = frame.f_code
+            known = self._codes.get(id(code))
+            if known is None:  # kept, so that its number stays its own
+                if len(self._codes) >= CODES:
+                    return _Site()
+                known = self._codes[id(code)] = code, code.co_filename.startswith(BETWEEN)
+            if not known[1]:
+                at += (id(code), frame.f_lasti)
+        key = tuple(at)
+        site = self._sites.get(key)
+        if site is None:
+            site = _Site(any(frame.f_code.co_filename.startswith(LOADERS) for frame in upwards(hook)))
+            if len(self._sites) < PLACES:
+                self._sites[key] = site
+        return site
+
+    def step_begins(self) -> None:
+        """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to read what it has
+        read so far, and tensors are not followed any more until there is a new place. All reads are counted."""
+        self._steps_alike += 1
+        rests = self._steps_alike > FOLLOWED and len(PLACES_HOOKS.listening) == 1
+        if rests and not TENSORS.rest:
+            sites = [
+                site for site in self._sites.values() if site.decided is None and site.places.keys() - {UNFOLLOWED}
+            ]
+            if any(len(site.places) > 1 for site in sites):
+                self._steps_alike = 0
+                return
+            for site in sites:
+                (site.decided,) = site.places.values()
+            self.followed_until = self.followed_until or self._calls.current
+        TENSORS.rests(rests)
+
+    def _seen_from(
+        self, hook: FrameType, graph: _Graph | None, derives: str, read: _Read, lies: str = UNKNOWN
+    ) -> tuple[_Place | None, bool]:
+        """And whether it is no read that counts. ``derives``: the name of autograd's node that reads."""
+        source, op, device, tensor, text = read
         files = (above.f_code.co_filename for above in upwards(hook))
         caller = next((file for file in files if not file.startswith(BETWEEN)), "")
         # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
         if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"):
-            return None
+            return None, True
         stack = tuple(upwards(hook))
         frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
         # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
         above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
         nearest = (frame.f_code for frame in above[:8])
         if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest):
-            return None
+            return None, True
         if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
-            return None  # counted when the graph began, or no tensor of the program's
-        derives = torch._C._current_autograd_node() if self._device.type == "cpu" and source == "dispatch" else None
-        if derives is not None and derives.name() in ON_A_CPU_ALONE:
-            return None
-        if _is_torchs_own(above, in_graph=graph is not None):
-            return None
+            return None, True  # counted when the graph began, or no tensor of the program's
+        if derives in ON_A_CPU_ALONE or _is_torchs_own(above, in_graph=graph is not None):
+            return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
         libraries = () if graph else _libraries(above, frames[0])
@@ -182,8 +253,6 @@ class Syncs(Source):
             (frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno) for frame in (*libraries, *frames)
         )
         where = tuple(named)
-        copies = op in ("Tensor.cpu", "Tensor.to")
-        lies = self._place_of(tensor, stack, copies=copies) if graph is None else UNKNOWN
         key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside, lies)
         seen = self._counted(
             key,
@@ -200,15 +269,15 @@ class Syncs(Source):
             seen.fields |= {"text": text, **_doing(frames[0], "instruction", "expression")}
             if libraries:
                 seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
-        return seen
+        return seen, False
 
-    def _place_of(self, tensor: torch.Tensor | None, stack: tuple[FrameType, ...], *, copies: bool) -> str:
+    def _place_of(self, read: _Read, *, loads: bool) -> str:
         """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies on the host."""
-        if tensor is None or self._device.type == "cuda":
+        if read.tensor is None or self._device.type == "cuda":
             return UNKNOWN
-        place = TENSORS.before_it_was_moved(tensor) if copies else TENSORS.of(tensor)
-        loads = place != DEVICE and any(frame.f_code.co_filename.startswith(LOADERS) for frame in stack)
-        return HOST if loads else place if place != DEVICE else UNKNOWN
+        copies = read.op in ("Tensor.cpu", "Tensor.to")
+        place = TENSORS.before_it_was_moved(read.tensor) if copies else TENSORS.of(read.tensor)
+        return HOST if place != DEVICE and loads else place if place != DEVICE else UNKNOWN
 
     def _counted(self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any) -> _Place | None:
         seen = self._places.get(key)
@@ -217,9 +286,12 @@ class Syncs(Source):
                 self._left_out += 1
                 return None
             seen = self._places[key] = _Place(fields | {"compile_id": graph.compile_id if graph else ""})
+        self._count(seen)
+        return seen
+
+    def _count(self, seen: _Place) -> None:
         call = self._calls.current
         seen.calls[call] = seen.calls.get(call, 0) + 1
-        return seen
 
 
 def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
@@ -249,6 +321,32 @@ def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str
     return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
 
 
+class _Read(NamedTuple):
+    source: str
+    op: str
+    device: str
+    tensor: torch.Tensor | None = None
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _Site:
+    """Reads outside of compiled graphs for which Python's stack stands at the same instructions."""
+
+    loads: bool = False
+    is_no_read: bool = False
+    places: dict[str, _Place] = field(default_factory=dict)  # by where the tensor lies
+    decided: _Place | None = None  # of all reads from now on
+
+    def add(self, lies: str, seen: _Place) -> None:
+        """What was read while nobody followed tensors was like this."""
+        self.places[lies] = seen
+        if lies != UNFOLLOWED and (before := self.places.pop(UNFOLLOWED, None)) is not None:
+            for call, count in before.calls.items():
+                seen.calls[call] = seen.calls.get(call, 0) + count
+            before.calls.clear()
+
+
 class _Place:
     """A SyncRecord in the making; ``fields`` are those that are no counts."""
 
@@ -258,7 +356,8 @@ class _Place:
         self.waited_us: dict[int, float] = {}
 
     def record(self) -> m.SyncRecord:
-        return m.SyncRecord(**self.fields, calls=self.calls, waited_us=self.waited_us)
+        fields = self.fields | {"tensor": UNKNOWN} if self.fields.get("tensor") == UNFOLLOWED else self.fields
+        return m.SyncRecord(**fields, calls=self.calls, waited_us=self.waited_us)
 
 
 # ---------------------------------------------------------------- the hooks
@@ -294,12 +393,11 @@ class _Hooks:
         if not self.listening:
             self._undo.close()
 
-    def see(self, source: str, op: str, device: str, *, tensor: torch.Tensor | None = None, text: str = "") -> Seen:
-        """Tells all that listen; what each of them counted it under."""
+    def see(self, *read: Any) -> Seen:
+        """Tells all that listen of a _Read; what each of them counted it under."""
         seen: Seen = []
-        for one in self.listening:
-            place = one.sees(source, op, device, tensor=tensor, text=text)
-            if place is not None:
+        for one in self.listening:  # no comprehension, which is a frame of its own before Python 3.12
+            if (place := one.sees(_Read(*read))) is not None:
                 seen.append((one, place))
         return seen
 
@@ -323,12 +421,12 @@ def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
 def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callable[..., Any]:
     below, op, see = torch._C.DispatchKey.BackendSelect, f"aten::{name}", hooks.see
 
-    @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+    @outside_of_dynamo
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
         own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(tensor)
-        seen = see("dispatch", op, tensor.device.type, tensor=tensor) if own else []
+        seen = see("dispatch", op, tensor.device.type, tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
             found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
@@ -336,7 +434,7 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
         TENSORS.derived((tensor, *args), found)
         return found
 
-    return hook  # type: ignore[no-any-return]
+    return hook
 
 
 def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
@@ -349,12 +447,12 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     op, see = f"Tensor.{name}", hooks.see
 
-    @torch._dynamo.disable  # type: ignore[untyped-decorator]
+    @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         target = _target(tensor, name, args, kwargs)
         is_asynchronous = name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
         brings = target == HOST and not is_asynchronous
-        seen = see("python-call", op, tensor.device.type, tensor=tensor) if brings else []
+        seen = see("python-call", op, tensor.device.type, tensor) if brings else []
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
@@ -403,7 +501,7 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if "called a synchronizing CUDA operation" in str(message):
-            hooks.see("sync-debug", "synchronizing operation", "cuda", text=str(message))
+            hooks.see("sync-debug", "synchronizing operation", "cuda", None, str(message))
         else:
             shown(message, *args, **kwargs)
 
@@ -420,12 +518,13 @@ def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 TENSORS = TensorPlaces()
+PLACES_HOOKS = _Hooks("tensor places", _watch_places, on="cpu")
 ALL_HOOKS = (
     _Hooks("dispatch", _watch_dispatch),
     _Hooks("methods", _watch_methods),
     _Hooks("waits", _watch_waits, on="cuda"),
     _Hooks("sync_debug", _watch_sync_debug, on="cuda"),
-    _Hooks("tensor places", _watch_places, on="cpu"),
+    PLACES_HOOKS,
 )
 
 

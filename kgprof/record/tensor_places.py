@@ -100,10 +100,21 @@ class TensorPlaces:
         self.listens = False  # else nothing is known, and nothing remembered
         self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
         self.names_a_device = False
+        self.rest = False  # then no operator is hooked for what its result is derived from
+        self._hook_again: Callable[[], object] = lambda: None
         self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
-        self._sites: dict[tuple[int, int], tuple[CodeType, ast.Call | None]] = {}  # by the code's id
+        self._found: dict[tuple[Any, int, int], tuple[CodeType, Any]] = {}  # by what finds it, the code's id, where
         self._sweep_at = SWEEP
+
+    def rests(self, rests: bool) -> None:
+        if rests != self.rest:
+            self.rest = rests
+            self._hook_again()
+
+    def hooked_by(self, again: Callable[[], object]) -> None:
+        """``again`` puts other hooks of operators into the dispatcher."""
+        self._hook_again = again
 
     def of(self, tensor: torch.Tensor) -> str:
         """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
@@ -133,6 +144,8 @@ class TensorPlaces:
         """An operator made ``results``, new tensors, of ``operands``."""
         place = UNKNOWN
         for operand in operands:
+            if type(operand) in NUMBERS:
+                continue
             for tensor in (operand,) if type(operand) is torch.Tensor else _tensors_in((operand,)):
                 if type(tensor) is not torch.Tensor:
                     return  # a parameter, or a subclass with rules of its own
@@ -151,7 +164,7 @@ class TensorPlaces:
         if type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
             return
         frame = _caller()
-        call = self._call_at(frame)
+        call = self._once(_call_at, frame)
         made_by = None if call is None else _factory(call)
         if made_by is None or any(keyword.arg is None for keyword in made_by.keywords):
             return
@@ -185,7 +198,7 @@ class TensorPlaces:
         if target is None or isinstance(target, torch.dtype) or str(target).partition(":")[0] != "cpu":
             return None
         frame = _caller(outside_of_torch=True)
-        call = self._call_at(frame)
+        call = self._once(_call_at, frame)
         if call is not None and _name_of(call.func) == "to":
             node = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
             node = node or (call.args[0] if call.args else None)
@@ -202,7 +215,7 @@ class TensorPlaces:
         if result is not tensor:
             self._remember(result, place or DEVICE)
             return
-        during = _the_line_alone(_caller(outside_of_torch=True))
+        during = self._once(_the_line_alone, _caller(outside_of_torch=True))
         if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
             self._remember(tensor, place or DEVICE)
             return
@@ -248,18 +261,14 @@ class TensorPlaces:
                 self._storages.pop(gone, None)
             self._sweep_at = max(SWEEP, 2 * len(self._storages))
 
-    def _call_at(self, frame: FrameType | None) -> ast.Call | None:
-        """The call that a frame is in, as it is written."""
+    def _once(self, find: Callable[[FrameType], Any], frame: FrameType | None) -> Any:
+        """What ``find`` finds for the instruction at which a frame stands; None where there is no frame."""
         if frame is None:
             return None
-        key = (id(frame.f_code), frame.f_lasti)
-        if key not in self._sites:
-            try:
-                tree = ast.parse(expression_at(frame).strip(), mode="eval").body
-            except (SyntaxError, ValueError):
-                tree = None
-            self._sites[key] = frame.f_code, tree if isinstance(tree, ast.Call) else None
-        return self._sites[key][1]
+        key = (find, id(frame.f_code), frame.f_lasti)
+        if key not in self._found:
+            self._found[key] = frame.f_code, find(frame)
+        return self._found[key][1]
 
     def _named(self, node: ast.expr, frame: FrameType | None) -> str | None:
         """The place that an expression for a device stands for; None where it stands for no device."""
@@ -352,11 +361,18 @@ def _says_cpu(node: ast.expr) -> bool:
     return "cpu" in _name_of(node).lower()
 
 
-def _the_line_alone(frame: FrameType | None) -> tuple[CodeType, int, int] | None:
+def _call_at(frame: FrameType) -> ast.Call | None:
+    """The call that a frame is in, as it is written."""
+    try:
+        tree = ast.parse(expression_at(frame).strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return tree if isinstance(tree, ast.Call) else None
+
+
+def _the_line_alone(frame: FrameType) -> tuple[CodeType, int, int] | None:
     """The lines of the expression that a call's result does not outlive; None where it may: it is assigned, returned,
     or put into something."""
-    if frame is None:
-        return None
     calls, parents = _calls_of(frame.f_code.co_filename)
     node = calls.get(position_at(frame))
     while node is not None:
@@ -394,13 +410,13 @@ def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack
         for name, operator in _operators(names)
     ]
     undo.callback(places.forget)
-    _between_compilations(kernels, undo)
+    _between_compilations(kernels, places, undo)
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
     places.listens, places.idle = True, idle
 
 
-def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: ExitStack) -> None:
+def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack) -> None:
     """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of Python's torch finds
     no way to compute on fake tensors whose sizes are symbols. A fake mode is entered before anything else of a trace.
     """
@@ -416,12 +432,17 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: E
         if not standing:
             library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
             for name, hook in kernels:
-                library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+                if not places.rest or name.partition(".")[0] in READ_ON_A_CPU:
+                    library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
             standing.append(library)
 
     def stand_aside() -> None:
         while standing:
             standing.pop()._destroy()
+
+    def again() -> None:
+        stand_aside()
+        stand()
 
     enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
 
@@ -442,6 +463,7 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], undo: E
             callback_handler.remove_end_callback(stand)
 
     undo.callback(forget)
+    places.hooked_by(again)
     replace(FakeTensorMode, "__enter__", entered, undo)
     replace(FakeTensorMode, "__exit__", left, undo)
     stand()
@@ -481,7 +503,7 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     else:
         with_numbers = _with_numbers(operator) if of_several or name == "_to_copy" else _of_a_number(operator)
 
-    @torch._dynamo.disable  # type: ignore[untyped-decorator]  # else it would be traced after a graph break
+    @outside_of_dynamo
     def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
         left = keys.remove(below)
         if (of_a_tensor and type(args[0]) in NUMBERS) or (of_several and type(args[1]) in NUMBERS):
@@ -494,7 +516,24 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
         tell(args, found)
         return found
 
-    return hook  # type: ignore[no-any-return]
+    return hook
+
+
+def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced after a graph break.
+    It is left out where Dynamo looks at no frames anyway."""
+    disabled = torch._dynamo.disable(function)  # type: ignore[no-untyped-call]
+    try:
+        from torch._C._dynamo.eval_frame import get_eval_frame_callback
+        from torch._dynamo.eval_frame import skip_code
+    except ImportError:
+        return disabled  # type: ignore[no-any-return]
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (function if get_eval_frame_callback() is None else disabled)(*args, **kwargs)
+
+    skip_code(called.__code__)
+    return wraps(disabled)(called)
 
 
 def _of_a_number(operator: Any) -> Callable[..., Any]:

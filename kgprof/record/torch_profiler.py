@@ -5,6 +5,9 @@ No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile
 ``key_averages()`` takes 50 to 120 us an event, the exported file is read on the other side of the wall.
 """
 
+import gzip
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,7 @@ from kgprof.record.run import Run
 from kgprof.workloads.protocol import Session
 
 AWAITING = "kgprof: GPU sync"  # a span around the one synchronisation in the window that is ours
+GZIP_LEVEL = 6  # that of the gzip command; 9 takes four times as long for a tenth less
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 
@@ -42,10 +46,17 @@ def trace_pass(
     return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
 
 
-def export(profiler: profile, path: Path) -> int:
-    """The bytes that it takes."""
-    with store.replacing(path) as partial:
-        profiler.export_chrome_trace(str(partial))
+def export(profiler: profile, path: Path, mark: bytes = b"", put: bytes = b"") -> int:
+    """The bytes that it takes. torch's own way to a .gz goes line by line and takes ten times as long; ours does only
+    where ``put`` is to stand in place of ``mark``."""
+    with store.replacing(path) as partial, tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(plain))
+        with plain.open("rb") as text, gzip.open(partial, "wb", compresslevel=GZIP_LEVEL) as packed:
+            if mark:
+                packed.writelines(line.replace(mark, put) for line in text)
+            else:
+                shutil.copyfileobj(text, packed)
     return path.stat().st_size
 
 

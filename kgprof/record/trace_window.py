@@ -4,7 +4,6 @@ Kineto has one session a process. A program that profiles itself has the first c
 the program's own session begins. It sees one thread, and unless that is the main one it ends the process by SIGSEGV.
 """
 
-import gzip
 import threading
 import time
 import warnings
@@ -21,7 +20,7 @@ from torch.profiler import schedule
 from kgprof import model as m
 from kgprof.reading.launches import AFTER_STEPS
 from kgprof.reading.timeline import STEP_PREFIX
-from kgprof.record import stack_profiler, store, timing
+from kgprof.record import stack_profiler, timing
 from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
@@ -118,19 +117,11 @@ class TraceWindow(Source):
             self._ours = False
 
     def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
-        size, most_bytes = export(profiler, self._path), stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
+        most_bytes, mark = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES, b""
         if len(self._times) <= self._wanted:
             # The program ended, or went on to something else, in the last step, which torch began to mark.
-            mark, put = f'"{STEP_PREFIX}{profiler.step_num}"'.encode(), f'"{AFTER_STEPS}"'.encode()
-            with (
-                store.replacing(self._path) as partial,
-                self._path.open("rb") as packed,
-                gzip.GzipFile(fileobj=packed) as lines,
-                partial.open("wb") as file,
-                gzip.GzipFile(fileobj=file, mode="wb") as out,
-            ):
-                out.writelines(line.replace(mark, put) for line in lines)
-            size = self._path.stat().st_size
+            mark = f'"{STEP_PREFIX}{profiler.step_num}"'.encode()
+        size = export(profiler, self._path, mark, f'"{AFTER_STEPS}"'.encode())
         if size > most_bytes:
             self._path.unlink()
             return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import pytest
 import torch
 
-from kgprof.model import Skipped
+from kgprof.model import Options, Skipped
 from kgprof.model.memory_records import Memory, SyncRecords, TensorRecords, WatchedBuffer
-from kgprof.record.memory import NOT_ON_A_CPU, Peaks, files_named
+from kgprof.record.alone import LOCK
+from kgprof.record.memory import NOT_ON_A_CPU, Peaks, files_named, memory_pass
+from kgprof.record.project_sources import project_files
 from kgprof.workloads.linkpred import slots
 
 WHERE = Memory(
@@ -25,6 +31,29 @@ def test_the_line_that_rebinds_a_buffer_is_on_no_stack_so_whatever_was_imported_
 
 def test_while_every_buffer_stays_nobody_asks() -> None:
     assert named(moved=()) == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children run beside each other on Linux only")
+def test_the_steady_calls_are_made_alone_and_what_captures_them_is_not(tmp_path: Path) -> None:
+    import fcntl
+
+    alone: list[bool] = []
+
+    class Session:
+        def step(self) -> None:
+            with (tmp_path / LOCK).open("ab") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    alone.append(False)
+                except BlockingIOError:
+                    alone.append(True)
+
+    options, project = Options(steps=5, warmup=2), project_files("linkpred")
+    found = memory_pass(Session(), torch.device("cpu"), options, project=project, beside=str(tmp_path))
+
+    assert alone[:5] == [False, False, True, True, True]
+    assert not any(alone[5:])  # the calls whose memory is looked at
+    assert len(found.step_us) == 5
 
 
 def test_the_peak_of_a_stretch_is_what_was_held_within_it() -> None:

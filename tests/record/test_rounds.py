@@ -72,7 +72,7 @@ class Children:
                 layout.run_folder(Path(job.recording), key) / f"{layout.round_name(job.round)}.json", ROUND
             )
 
-    def phase(self, name: str, key: RunKey | None) -> None:
+    def phase(self, name: str, key: RunKey | None, *, beside: bool = False) -> None:
         self.phases.append(name)
 
     def result(self, text: str, key: RunKey, *, short: str = "") -> None:
