@@ -422,7 +422,7 @@ class Capture:
                 yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
         if self._syncs.followed_until is not None:
             steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
-            yield f"all reads are counted; where what they read would lie was followed for {steps} and after new reads"
+            yield f"all reads are counted; whether a tensor would be on a GPU was looked up in {steps} and new reads"
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
