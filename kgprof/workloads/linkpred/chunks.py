@@ -121,11 +121,11 @@ class Total:
     truth: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64))
     dropped: Dropped = field(default_factory=Dropped)
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
-    seconds: float = 0.0
+    seconds: dict[int, float] = field(default_factory=dict)  # of searching, by process
     vector: VectorHash = field(default_factory=VectorHash)
     proved_vector: VectorHash = field(default_factory=VectorHash)
 
-    def add(self, chunk: ChunkResult) -> None:
+    def add(self, chunk: ChunkResult, process: int = 0) -> None:
         proved = chunk.outcome == PROVED
         lengths = np.bincount(chunk.steps[proved], minlength=len(self.proof_lengths))
         lengths[: len(self.proof_lengths)] += self.proof_lengths
@@ -138,7 +138,7 @@ class Total:
         self.truth = self.truth + chunk.truth
         self.dropped = self.dropped.plus(Dropped(*chunk.dropped.tolist()))
         self.counts = self.counts + chunk.counts
-        self.seconds += float(chunk.seconds)
+        self.seconds[process] = self.seconds.get(process, 0.0) + float(chunk.seconds)
         self.vector.add(chunk.outcome, chunk.steps)
         # What pruning does not change: which candidates are proved, and in how many steps.
         self.proved_vector.add(proved.astype(np.int8), np.where(proved, chunk.steps, 0).astype(np.int32))
@@ -215,8 +215,9 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if self.kept:
+                    file.flush()
+                    os.fsync(file.fileno())
             partial.replace(self.folder / name)
         except OSError as error:
             with contextlib.suppress(OSError):  # where the folder is a file there is none

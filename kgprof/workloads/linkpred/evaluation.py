@@ -1,19 +1,21 @@
 """``kgprof evaluate``: the evaluator alone, over any number of candidates, in one process or several.
 
 Chunks are dealt out in turn to the processes that torchrun started; each searches its own and keeps their results as
-files, and the first process adds all of them up in their order. No process waits for another before that, so that one
-which is slow or dies costs its own chunks and nothing else.
+files. Beside that, a thread of the first process adds all of them up in their order. No search waits for another
+process, so that one which is slow or dies costs its own chunks and nothing else.
 """
 
 import hashlib
 import os
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,7 @@ class Evaluation:
             self.scorer = Scorer(self.workload.prover(), policy, asked.score, run.depth)
         self.session: EvaluatorSession | None = None
         self._rows = 0  # the candidates of the largest chunk
+        self._began: float | None = None  # the first search
         self._kernels = ""  # why they were not used
 
     def settings(self) -> dict[str, str]:
@@ -155,22 +158,29 @@ class Evaluation:
         with closing(Checkpoint(folder, settings, bounds, resume=asked.resume or rank > 0)) as store:
             if world > 1 and not rank:
                 _together(dist.barrier)
+            began = time.monotonic()
             sizes = (self.sampling.counts + 1).sum(axis=1)
             self._rows = int(np.add.reduceat(sizes, store.bounds[:-1]).max())
             mine = range(rank, store.chunks, world)
             progress = _Progress(self, store, mine)
-            try:
-                for chunk in mine:
-                    if self._kept(store, chunk) is None:
-                        progress.begin(chunk)
-                        start, stop = store.bounds[chunk : chunk + 2]
-                        store.save(chunk, self.evaluate(self.sampling.candidates(start, stop), progress.tick))
-                    progress.done(chunk)
-            except KeyboardInterrupt:
-                if store.kept:
-                    tell(f"kgprof: finished chunks are in {folder}; go on with --resume {folder}")
-                raise
-            total = self._total(store)
+            saved = SimpleQueue[bool]()  # one more of this process's chunks; False: no more will come
+            with ThreadPoolExecutor(1) as adder:
+                adding = adder.submit(self._total, store, saved)
+                try:
+                    for chunk, candidates in self._drawn(store, mine):
+                        if candidates is not None:
+                            progress.begin(chunk)
+                            store.save(chunk, self.evaluate(candidates, progress.tick))
+                        saved.put(True)
+                        progress.done(chunk)
+                except KeyboardInterrupt:
+                    if store.kept:
+                        tell(f"kgprof: finished chunks are in {folder}; go on with --resume {folder}")
+                    raise
+                finally:
+                    saved.put(False)
+                total = adding.result()
+            elapsed_s = time.monotonic() - (began if self._began is None else self._began)
         if rank:
             return None
         return Evaluated(
@@ -184,6 +194,7 @@ class Evaluation:
             else None,
             chunks=store.chunks,
             processes=world,
+            elapsed_s=elapsed_s,
             peak_bytes=_peak_bytes(),
             peak_gpu_bytes=torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None,
             closure=None if self.closure is None else (self.closure.size, self.closure.rounds, self.closure.complete),
@@ -203,6 +214,7 @@ class Evaluation:
         if len(searched):
             session = self._loaded(triples[searched], candidates)
             began = time.monotonic()
+            self._began = self._began or began
             found, calls = session.search(tick)
             seconds = time.monotonic() - began
             # Rows of padding come after the candidates.
@@ -249,21 +261,36 @@ class Evaluation:
             self.session = session
         return self.session
 
-    def _kept(self, store: Checkpoint, chunk: int) -> ChunkResult | None:
-        try:
-            return store.load(chunk)
-        except InputError as error:
-            tell(f"kgprof: {error.message}; this chunk is computed again")
-            return None
+    def _drawn(self, store: Checkpoint, mine: Sequence[int]) -> Iterator[tuple[int, Candidates | None]]:
+        """These chunks with their candidates, None where the result is kept; drawn while the one before is searched."""
 
-    def _total(self, store: Checkpoint) -> Total:
-        """The sum in the first process, to which the others hand their chunks one by one."""
+        def draw(chunk: int) -> Candidates | None:
+            try:
+                if store.load(chunk) is not None:
+                    return None
+            except InputError as error:
+                tell(f"kgprof: {error.message}; this chunk is computed again")
+            return self.sampling.candidates(*store.bounds[chunk : chunk + 2])
+
+        with ThreadPoolExecutor(1) as drawer:
+            coming = [drawer.submit(draw, chunk) for chunk in mine[:1]]
+            for place, chunk in enumerate(mine):
+                candidates = coming.pop().result()
+                coming += [drawer.submit(draw, after) for after in mine[place + 1 : place + 2]]
+                yield chunk, candidates
+
+    def _total(self, store: Checkpoint, saved: "SimpleQueue[bool]") -> Total:
+        """The sum in the first process, to which the others hand their chunks one by one; all as soon as they come."""
         rank, world = self.processes.rank, self.processes.world
         total = Total()
         hint = f"go on with --resume {store.folder}: finished chunks are there" if store.kept else ""
         for chunk in range(store.chunks):
             owner = chunk % world
-            result = store.load(chunk) if owner == rank else None
+            result = None
+            if owner == rank:
+                if not saved.get():
+                    return total  # of nothing: the search has ended with an error
+                result = store.load(chunk)
             if owner == rank != 0:
                 assert result is not None
                 packed = torch.frombuffer(bytearray(result.packed()), dtype=torch.uint8)
@@ -277,7 +304,7 @@ class Evaluation:
                 result = ChunkResult.unpacked(packed.numpy().tobytes())
             if not rank:
                 assert result is not None
-                total.add(result)
+                total.add(result, owner)
         return total
 
 

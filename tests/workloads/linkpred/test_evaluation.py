@@ -23,6 +23,7 @@ import pytest
 from kgprof.errors import InputError, OutputError, UsageError
 from kgprof.workloads.linkpred import chunks, evaluation
 from kgprof.workloads.linkpred.chunks import VectorHash
+from kgprof.workloads.linkpred.evaluation_report import Evaluated
 from tests.workloads.linkpred.evaluations import TREE, reference, workload
 
 TINY = ("--embedding", "8", "--hidden", "8", "--layers", "1", "--batch-size", "32")
@@ -57,6 +58,7 @@ def test_it_is_what_the_workload_counts() -> None:
     vector.add(truth.outcome, truth.steps)
 
     assert whole()["sha256"] == vector.hexdigest()
+    assert 0 < whole()["seconds"] < whole()["elapsed_seconds"]
     assert whole()["metrics"] == [msgspec.structs.asdict(each) for each in counted.metrics]
     names = ("proved", "failed", "overflow", "unfinished")
     assert [whole()["classes"][name] for name in names] == [getattr(counted, name) for name in names]
@@ -302,7 +304,7 @@ def test_it_goes_on_after_ten_kills_at_random_moments(tmp_path: Path) -> None:
     assert result(found) == result(evaluated("--queries", "200"))
 
 
-def several(processes: int, *args: str | Path) -> list[subprocess.Popen[str]]:
+def several(processes: int, *args: str | Path, **variables: str) -> list[subprocess.Popen[str]]:
     """As torchrun starts them, without its own process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -312,6 +314,7 @@ def several(processes: int, *args: str | Path) -> list[subprocess.Popen[str]]:
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(processes),
         "OMP_NUM_THREADS": "1",
+        **variables,
     }
     return [
         subprocess.Popen(
@@ -332,6 +335,61 @@ def test_two_processes_give_the_result_of_one() -> None:
     (only,) = json.loads(first[0])["evaluations"]
     assert only["processes"] == 2
     assert result(only) == result(whole())
+    assert only["elapsed_seconds"] > 0
+
+
+def test_several_processes_search_as_long_as_the_slowest() -> None:
+    one = chunks.ChunkResult(
+        outcome=np.ones(4, np.int8),
+        steps=np.ones(4, np.int32),
+        places=chunks.NO_PLACES,
+        upper_places=chunks.NO_PLACES,
+        truth=np.zeros((len(chunks.OUTCOMES), 3), np.int64),
+        dropped=np.zeros(4, np.int64),
+        counts=np.zeros(4, np.int64),
+        seconds=np.array(2.0),
+    )
+    alone, dealt = chunks.Total(), chunks.Total()
+    for chunk in range(3):
+        alone.add(one)
+        dealt.add(one, chunk % 2)
+
+    def of(total: chunks.Total) -> Evaluated:
+        return Evaluated(
+            total=total,
+            settings={},
+            notes=(),
+            queries=1,
+            corruptions="1",
+            slots=None,
+            chunks=3,
+            processes=1,
+            elapsed_s=7.0,
+            peak_bytes=0,
+            peak_gpu_bytes=None,
+            closure=None,
+            closure_seconds=0.0,
+        )
+
+    assert [(of(total).search_s, of(total).candidates_per_second) for total in (alone, dealt)] == [(6, 2), (4, 3)]
+
+
+def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
+    """The first process must not wait for a sum that will never be whole."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "if os.environ.get('RANK') == os.environ.get('FAILS'):\n"
+        "    from kgprof.errors import WorkloadError\n"
+        "    from kgprof.workloads.linkpred import evaluation\n"
+        "    def evaluate(self, *args): raise WorkloadError('planted')\n"
+        "    evaluation.Evaluation.evaluate = evaluate\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for fails in ("0", "1"):
+        ended = [process.communicate(timeout=120)[1] for process in several(2, PYTHONPATH=path, FAILS=fails)]
+        other = "another process of the evaluation died: "
+        assert "kgprof: error: planted" in ended[int(fails)]
+        assert other in ended[1 - int(fails)], ended
 
 
 def test_a_dead_process_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
