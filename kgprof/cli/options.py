@@ -400,8 +400,9 @@ def refuse_unwritable(path: Path) -> None:
     """Raises UsageError for a folder, for a file with anything but folders above it (the missing ones are made when it
     is written), and for the name of a stream that says something else: stdout is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    if str(path) in ("/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
-        raise UsageError(f"cannot write to {path}", hint="choose a file in a writable folder")
+    if str(path) in ("-", "/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
+        hint = "choose a file in a writable folder; --format and extract write to stdout if no path is given"
+        raise UsageError(f"cannot write to {path}", hint=hint)
 
 
 def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
