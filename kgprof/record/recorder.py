@@ -165,17 +165,6 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
 # ---------------------------------------------------------------- the runs
 
 
-def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
-    """Two cores, and twice the memory that the two largest of these runs took."""
-    taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
-    known = sorted(each for each in taken if not isinstance(each, m.Skipped))
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < children.AT_ONCE or len(known) < len(compiling):
-        return False
-    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
-    return 2 * sum(known[-children.AT_ONCE :]) <= available
-
-
 class Recorder:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
 
@@ -270,7 +259,7 @@ class Recorder:
         """Child B of each run, and the comparison of the results: two at a time, because they hardly measure times. One
         that fails may have failed for the other one's presence, and runs again by itself."""
         compiled = {key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass) for key in keys}
-        if not has_room_for_two([None if one is None else one.compiling for one in compiled.values()]):
+        if not children.has_room_for_two([one.compiling if one else None for one in compiled.values()]):
             for key in keys:
                 self.probe(key)
             return
