@@ -20,6 +20,7 @@ from kgprof.record.child import refuse_the_other_side
 from kgprof.record.children import Ended, Start
 from kgprof.record.in_turn import APART, Side, checkouts, record_in_turn
 from kgprof.record.job import Checkout, Failed, Job, Task
+from tests.cli.test_endings import wait_until
 from tests.record.test_rounds import FIRST, SECOND, Children
 
 DIED = Exit(outcome=Outcome.KILLED, message="SIGKILL", during="timing")
@@ -249,6 +250,21 @@ def test_a_commit_is_checked_out_and_removed_afterwards_and_a_folder_stays(repos
     interrupted = KeyboardInterrupt()
     assert not trees.__exit__(KeyboardInterrupt, interrupted, None)
     assert not Path(base.folder).exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_git_forgets_the_work_tree_of_a_kgprof_that_is_killed(repository: Path) -> None:
+    trees = "from kgprof.record.in_turn import checkouts; trees = checkouts('HEAD^', '.', 'step.py:step')"
+    asks = f"{trees}; print(trees.__enter__()[0].folder, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", asks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        assert len(git(repository, "worktree", "list").splitlines()) == 2
+        running.kill()
+
+    wait_until(lambda: not folder.parent.exists())
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
