@@ -117,10 +117,9 @@ class Time(msgspec.Struct, frozen=True):
 
 def _of_units(run: m.RunReport, took: m.Rounds | m.TakenInTurn) -> Sequence[float]:
     if took.evaluation_s:
-        assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
-        return [1000 * seconds / run.evaluation.units for seconds in took.evaluation_s]
-    assert run.unit.per_step is not None
-    return [us / 1000 / run.unit.per_step for us in took.step_us]
+        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
+        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
+    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
 
 
 TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
