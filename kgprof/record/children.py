@@ -69,50 +69,38 @@ class Ended:
     lost: Failed | None = None  # what kgprof failed at after a program had ended, whose end it does not change
 
 
-def run(
-    job: Job,
-    *,
-    scratch: Path,
-    log: Path,
-    caches: Caches,
-    on_phase: OnPhase = lambda name: None,
-    echo: Echo = lambda data: None,
-    on_timeout: Callable[[int], None] = lambda pid: None,
-) -> Ended:
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    job: Job
+    scratch: Path
+    log: Path
+    caches: Caches
+    on_phase: OnPhase = lambda name: None
+
+
+def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[int], None] = lambda pid: None) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes, which goes to the log as well;
     ``on_timeout`` is given the process that has run out of time, before it is ended.
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
-    if job.task is Task.SCRIPT:
+    job_file, last_words = given.scratch / "job.json", given.scratch / "last_words.jsonl"
+    if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
+        given = replace(given, job=msgspec.structs.replace(given.job, last_words=str(last_words.resolve())))
     try:
-        job_file.write_bytes(msgspec.json.encode(job))
+        job_file.write_bytes(msgspec.json.encode(given.job))
     except UnicodeEncodeError as error:
         hint = "rename that file or folder, or change that argument"
         raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
-    with caches:
+    with given.caches:
         # An exception could fall between the child's start and the wait for it, or into the ending of its group, which
         # would then be left behind: a signal is news for ``wait``, whose put is safe in a handler.
         with Signals(lambda number: news.put(None)) as signals, _adopting() as adopted:
-            given = Start(job=job, scratch=scratch, log=log, caches=caches, on_phase=on_phase)
             child = _Child(given, job_file, signals=signals, news=news, end_adopted=adopted, echo=echo)
-            ended = child.wait(job.options.timeout_s, on_timeout)
+            ended = child.wait(given.job.options.timeout_s, on_timeout)
         return replace(ended, interrupted=signals.came is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """As ``run`` is given it."""
-
-    job: Job
-    scratch: Path
-    log: Path
-    caches: Caches
-    on_phase: OnPhase
 
 
 class _AtOnce(contextlib.ExitStack):

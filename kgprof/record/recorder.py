@@ -140,7 +140,7 @@ def make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    ended = children.run(job, scratch=scratch, log=log, caches=caches)
+    ended = children.run(Start(job=job, scratch=scratch, log=log, caches=caches))
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
@@ -369,15 +369,8 @@ class Recorder:
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
         given = self._given(task, key, passes, kernels=kernels, number=number)
-        ended = children.run(
-            given.job,
-            scratch=given.scratch,
-            log=given.log,
-            caches=given.caches,
-            on_phase=given.on_phase,
-            echo=(lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo,
-        )
-        return self._taken(given, ended, decides=decides)
+        echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
+        return self._taken(given, children.run(given, echo=echo), decides=decides)
 
     def _given(
         self,

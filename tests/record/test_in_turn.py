@@ -19,7 +19,7 @@ from kgprof.record import in_turn, recorder
 from kgprof.record.child import refuse_the_other_side
 from kgprof.record.children import Ended, Start
 from kgprof.record.in_turn import APART, Side, checkouts, record_in_turn
-from kgprof.record.job import Checkout, Failed, Job, Task
+from kgprof.record.job import Checkout, Failed, Task
 from tests.cli.test_endings import wait_until
 from tests.record.test_rounds import FIRST, SECOND, Children
 
@@ -49,10 +49,11 @@ class Both(Children):
             return tuple(Ended(exit=DIED) for _ in (first, second))  # type: ignore[return-value]
         for each in (first, second):
             each.on_phase("prepare")
-        one, other = (self.run(each.job, caches=each.caches) for each in (first, second))
+        one, other = (self.run(each) for each in (first, second))
         return one, other
 
-    def run(self, job: Job, **others: Any) -> Ended:
+    def run(self, given: Start, **others: Any) -> Ended:
+        job = given.job
         assert job.checkout is not None
         side = Path(job.checkout.folder).name
         self.folders.add((side, Path(job.recording).parent.name))
@@ -65,7 +66,7 @@ class Both(Children):
             self._ends = {what[1:]: end for what, end in self._of_side.items() if what[0] == side}
         if self._left <= 0:
             return Ended(exit=Exit(outcome=Outcome.INTERRUPTED), interrupted=True)
-        return super().run(job, **others)
+        return super().run(given, **others)
 
 
 def recorded(
@@ -201,10 +202,10 @@ def test_what_was_measured_before_a_signal_is_kept_on_both_sides(
 def test_a_side_that_cannot_be_loaded_is_named(
     unplanned: dict[str, Ended], kind: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(self: Both, job: Job, **others: Any) -> Ended:
-        if job.task is Task.PLAN:
-            Path(others["log"]).write_text("its log")
-        return Both.run(self, job, **others)
+    def run(self: Both, given: Start, **others: Any) -> Ended:
+        if given.job.task is Task.PLAN:
+            given.log.write_text("its log")
+        return Both.run(self, given, **others)
 
     children = Both(unplanned=unplanned)
     children.run = run.__get__(children)  # type: ignore[method-assign]
