@@ -144,6 +144,7 @@ def change_in(report: Path, place: str, change: Callable[[Any], Any]) -> None:
         ("flame.parent", lambda given: [*given[:-1], -2], "parent"),
         ("flame.steps", lambda given: 0, "flame.steps"),
         ("series.processes.0.low_us", lambda given: [*given, 1.0], "columns"),
+        ("series.time.samples", lambda given: -1, "samples"),
         ("series.bin_us", lambda given: -given, "series.bin_us"),
         ("memory_curve.at_us", lambda given: given[1:], "columns"),
         ("memory_curve.duration_us", lambda given: -given, "duration_us"),

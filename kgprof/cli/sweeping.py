@@ -97,7 +97,9 @@ def swept(
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
-    complain(found)
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
     if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
@@ -155,12 +157,6 @@ def tried(
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
-
-
-def complain(found: m.Sweep) -> None:
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def further(found: m.Sweep) -> tuple[Section, ...]:

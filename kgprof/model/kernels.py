@@ -11,7 +11,7 @@ import msgspec
 from kgprof.model.compile_records import GraphWork
 from kgprof.model.findings import Location
 from kgprof.model.passes import HostRow, PassName, RunKey
-from kgprof.model.structs import Count, Length, Model, Skipped, Tagged, fit
+from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
 
 COPY = "copy"
 MATMUL = "matmul"
@@ -65,7 +65,7 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     generator: str  # as KernelRow.generator
     count: int
     total_us: float
-    share: float  # of the sum over all device events, 0..1
+    share: Amount  # of the sum over all device events, 0..1
     median_us: float
     grid: tuple[int, ...] | Skipped
     block: tuple[int, ...] | Skipped
@@ -133,8 +133,8 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     name: str  # the trace's: "ProfilerStep#8"
     number: int  # from 1, in the order of the trace
     steps: int
-    duration_us: Length  # on the host
-    window_us: Length  # from the step's start; what lanes hold is cut at its end
+    duration_us: Amount  # on the host
+    window_us: Amount  # from the step's start; what lanes hold is cut at its end
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()  # a KernelKind; host: region, span, launch, wait, call; idle: as DeviceIdle's fields
     lanes: tuple[Lane, ...]
@@ -157,7 +157,7 @@ class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
     measured_in: PassName
     step: str  # the trace's name of it
     steps: int
-    duration_us: Length  # under the profiler
+    duration_us: Amount  # under the profiler
     events: int  # allocations and frees in the step
     before_bytes: int
     peak_bytes: int

@@ -10,7 +10,7 @@ import msgspec
 
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Length = Annotated[float, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -336,7 +336,8 @@ class Recorder:
 
     def _why_no_agreement(self) -> str:
         why = not_asked_for(self.header.options, m.PassName.TIMING)
-        if not why and not any(recordings.has_result(self.folder, key) for key in self.plan.runs):
+        folders = (layout.run_folder(self.folder, key) for key in self.plan.runs)
+        if not why and not any((folder / layout.RESULT).exists() for folder in folders):
             why = "no run left a result"
         return why
 

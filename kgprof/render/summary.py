@@ -348,10 +348,6 @@ def without_constants(table: Table) -> tuple[Table, str]:
     return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
 
 
-def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    return tuple((run.key.slug, note) for run in runs for note in run.notes)
-
-
 def strategies(profile: m.Profile) -> tuple[Fact, ...]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
