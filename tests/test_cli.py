@@ -231,8 +231,9 @@ def test_profiling_on_windows_is_one_clear_error(
     assert err.startswith("kgprof: error: `kgprof profile` does not run on Windows\n  hint: ")
 
 
-def test_the_workloads_own_help_is_printed(tmp_path: Path) -> None:
-    done = kgprof("profile", "linkpred", "--", "--help", cwd=tmp_path)
+@pytest.mark.parametrize("verb", ["profile", "check-graphs"])
+def test_the_workloads_own_help_is_printed(verb: str, tmp_path: Path) -> None:
+    done = kgprof(verb, "linkpred", "--", "--help", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "--corruptions" in done.stdout

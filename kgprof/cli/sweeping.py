@@ -97,13 +97,17 @@ def swept(
         page = sheet(found, further(found))
         store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
         output = work.finish()
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
+    complain(found)
     if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
+
+
+def complain(found: m.Sweep) -> None:
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def climbs(ladder: bool, workload: str) -> bool:
