@@ -69,7 +69,7 @@ def record_in_turn(
             for each in made:
                 each.measure_ceilings()
                 each.compare_results()
-            keys = [key for key in keys if base.is_timed(key) and head.is_timed(key)]
+            keys = [key for key in keys if base.timing(key) and head.timing(key)]
             for pairs in range(1, looks[-1] + 1) if keys else ():
                 for each in made:
                     _say_so_far(each, pairs)

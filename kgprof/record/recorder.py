@@ -219,8 +219,7 @@ class Recorder:
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
-        timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
-        if why and timed is None:
+        if why and self.timing(key) is None:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
 
     def measure(self, key: m.RunKey) -> bool:
@@ -232,7 +231,7 @@ class Recorder:
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
-        step = times.step_time(recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
+        step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
             median, died = times.PER_STEP.say(step.median), "" if ended.outcome == "ok" else f"; then {ended.words}"
             said = f"{median}, median of {plural(step.samples, 'step')}{died}"
@@ -293,7 +292,7 @@ class Recorder:
 
     def measure_round(self, key: m.RunKey, number: int) -> bool:
         """Whether it ended well."""
-        if self.is_timed(key):
+        if self.timing(key) is not None:
             return self._start(Task.ROUND, key, number=number).outcome == m.Outcome.OK
         run = layout.run_folder(self.folder, key)
         store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
@@ -301,10 +300,7 @@ class Recorder:
 
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
         """A round of each at the same time, slice by slice in turn; whether both ended well. Both are timed already."""
-        steps = [
-            times.step_time(recordings.read_pass(each.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
-            for each in (self, other)
-        ]
+        steps = (times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other))
         slowest_us = max((step.median for step in steps if isinstance(step, m.Spread)), default=0) or math.inf
         slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
         one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
@@ -316,8 +312,8 @@ class Recorder:
             others_well = other._taken(two, others, decides=True).outcome == m.Outcome.OK
         return ended_well and others_well
 
-    def is_timed(self, key: m.RunKey) -> bool:
-        return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None
+    def timing(self, key: m.RunKey) -> m.TimingPass | None:
+        return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
