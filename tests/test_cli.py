@@ -163,6 +163,8 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "--format", "json", "--format", "text"], ["two formats cannot share stdout", "json=report.json"]),
         (["profile", "--format", f"json={__file__}/x"], [f"cannot write to {__file__}/x"]),
         (["profile", "--format", "json=/dev/stdout"], ["cannot write to /dev/stdout"]),
+        (["compare", "a", "b", "--format", "json=-"], ["cannot write to -"]),
+        (["extract", "report.html", "-o", "-"], ["cannot write to -", "write to stdout if no path is given"]),
         (["profile", "-o", __file__], [f"cannot write to {__file__}: ", "-o"]),
         (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
@@ -229,8 +231,9 @@ def test_profiling_on_windows_is_one_clear_error(
     assert err.startswith("kgprof: error: `kgprof profile` does not run on Windows\n  hint: ")
 
 
-def test_the_workloads_own_help_is_printed(tmp_path: Path) -> None:
-    done = kgprof("profile", "linkpred", "--", "--help", cwd=tmp_path)
+@pytest.mark.parametrize("verb", ["profile", "check-graphs"])
+def test_the_workloads_own_help_is_printed(verb: str, tmp_path: Path) -> None:
+    done = kgprof(verb, "linkpred", "--", "--help", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "--corruptions" in done.stdout

@@ -118,40 +118,85 @@ def test_another_tools_file_and_a_broken_one_are_refused(
     assert words in err
 
 
+def change_in(report: Path, place: str, change: Callable[[Any], Any]) -> None:
+    """Write one with a value changed: of the Profile itself, or of its first run."""
+    given = profile()
+    run = msgspec.structs.replace(given.runs[0], memory_curve=CURVE)
+    document = json.loads(encode_json(msgspec.structs.replace(given, runs=(run, *given.runs[1:]))))
+    part = document if place == "contents" else document["runs"][0]
+    *way, last = (int(key) if key.isdecimal() else key for key in place.split("."))
+    for key in way:
+        part = part[key]
+    before, part[last] = part[last], change(part[last])
+    assert part[last] != before
+    report.write_text(json.dumps(document), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    ("of", "column", "change"),
+    ("place", "change", "words"),
     [
-        ("flame", "self_ns", lambda given: given[:-1]),
-        ("flame", "frame", lambda given: [*given[:-1], 10**9]),
-        ("flame", "names", lambda given: given[:1]),
-        ("flame", "frames", lambda given: []),
-        ("steps", "low_us", lambda given: [*given, 1.0]),
-        ("memory_curve", "at_us", lambda given: given[1:]),
-        ("lane", "kind", lambda given: given[1:]),
+        ("flame.self_ns", lambda given: given[:-1], "columns of one table do not fit together"),
+        ("flame.frame", lambda given: [*given[:-1], 10**9], "columns"),
+        ("flame.names", lambda given: given[:1], "columns"),
+        ("flame.frames", lambda given: [], "columns"),
+        ("flame.parent.0", lambda given: 0, "comes before its parent"),
+        ("flame.parent.1", lambda given: 1, "parent"),
+        ("flame.parent", lambda given: [*given[:-1], -2], "parent"),
+        ("flame.steps", lambda given: 0, "flame.steps"),
+        ("series.processes.0.low_us", lambda given: [*given, 1.0], "columns"),
+        ("series.time.samples", lambda given: -1, "samples"),
+        ("series.bin_us", lambda given: -given, "series.bin_us"),
+        ("memory_curve.at_us", lambda given: given[1:], "columns"),
+        ("memory_curve.duration_us", lambda given: -given, "duration_us"),
+        ("kernels.timeline.lanes.0.kind", lambda given: given[1:], "columns"),
+        ("kernels.timeline.lanes.0.kind.0", lambda given: 10**6, "columns"),
+        ("kernels.timeline.lanes.0.name.0", lambda given: -1, "columns"),
+        ("kernels.timeline.lanes.0.duration_ns.0", lambda given: -given, "duration_ns"),
+        ("kernels.timeline.kinds", lambda given: [], "columns"),
+        ("kernels.timeline.window_us", lambda given: -given, "window_us"),
+        ("kernels.device", lambda given: "tpu", "kernels.device"),
+        ("kernels.total_us", lambda given: 1e308, "1e+308 is beyond"),
+        ("kernels.total_us", lambda given: 5e-324, "5e-324 is beyond"),
+        ("contents", lambda given: {"redaction": False, "source": "some"}, "contents.source"),
     ],
 )
-def test_a_report_whose_columns_do_not_fit_together_is_refused(
-    of: str,
-    column: str,
-    change: Callable[[list[Any]], list[Any]],
+def test_a_report_with_values_that_cannot_be_is_refused(
+    place: str,
+    change: Callable[[Any], Any],
+    words: str,
     base: Path,
     worse: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = profile()
-    run = msgspec.structs.replace(given.runs[0], memory_curve=CURVE)
-    document = json.loads(encode_json(msgspec.structs.replace(given, runs=(run, *given.runs[1:]))))
-    shown = document["runs"][0]
-    parts = {"flame": shown["flame"], "steps": shown["series"]["processes"][0], "memory_curve": shown["memory_curve"]}
-    part = parts.get(of) or shown["kernels"]["timeline"]["lanes"][0]
-    assert change(part[column]) != part[column]
-    part[column] = change(part[column])
-    (worse / "report.json").write_text(json.dumps(document), encoding="utf-8")
+    change_in(worse / "report.json", place, change)
 
     code, out, err = here(capsys, "compare", base, worse / "report.json")
 
     assert (code, out) == (2, "")
-    assert "columns of one table do not fit together" in err
+    assert err.startswith(f"kgprof: error: {worse / 'report.json'}: not a kgprof Profile: ")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("evaluation", {"kind": "skipped", "reason": "lost"}),
+        ("evaluation.units", 0),
+        ("rounds.evaluation_s", []),
+        ("rounds.machine.host_us", []),
+        ("evaluation.metrics.0.decimals", -1),
+        ("evaluation.metrics.0.decimals", 10**18),
+    ],
+)
+def test_a_value_that_another_one_needs_may_be_missing(
+    place: str, value: object, base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change_in(worse / "report.json", place, lambda given: value)
+
+    code, out, err = here(capsys, "compare", base, worse / "report.json", "--format", "html")
+
+    assert code in (0, 1, 6)
+    assert (out[:9], err) == ("<!DOCTYPE", "")
 
 
 def test_a_page_that_breaks_off_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:

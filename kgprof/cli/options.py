@@ -400,8 +400,9 @@ def refuse_unwritable(path: Path) -> None:
     """Raises UsageError for a folder, for a file with anything but folders above it (the missing ones are made when it
     is written), and for the name of a stream that says something else: stdout is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    if str(path) in ("/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
-        raise UsageError(f"cannot write to {path}", hint="choose a file in a writable folder")
+    if str(path) in ("-", "/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
+        hint = "choose a file in a writable folder; --format and extract write to stdout if no path is given"
+        raise UsageError(f"cannot write to {path}", hint=hint)
 
 
 def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
@@ -416,24 +417,34 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
+    rounds, passes = given.get("rounds", DEFAULTS.rounds), given.get("passes", ())
     if programs.is_program(workload):
-        if any(mode != m.AS_IS for mode in given.get("modes", ())):
-            raise UsageError(
-                f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
-                hint=f"write model = torch.compile(model) in it; kgprof sweep {workload} then tries its modes",
-            )
-        if not given.get("passes"):
-            given["timing_below_s"] = TIMED_BELOW_S
-    given["passes"] = passes_of(workload, given)
-    rounds = given.get("rounds", DEFAULTS.rounds)
-    if rounds > 1 and programs.is_program(workload):
+        refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
+        given |= {"passes": passes} if passes else {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
+    for option, value in {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}.items():
+        if value is not None and not programs.is_program(workload):
+            only = f"{option} is for scripts, but {workload} is not one"
+            raise UsageError(only, hint="a script is script.py, or -m pkg.mod")
+    if rounds > 1 and passes and m.PassName.TIMING not in passes:
+        raise UsageError(f"--rounds {rounds} repeats TIMING, but --passes leaves it out", hint="add timing to --passes")
+    return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+
+
+def refuse_for_a_script(workload: str, rounds: int, modes: Sequence[str], passes: Sequence[m.PassName]) -> None:
+    """Raises UsageError for what only a workload with steps of its own has."""
+    if any(mode != m.AS_IS for mode in modes):
+        raise UsageError(
+            f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
+            hint=f"write model = torch.compile(model) in it; kgprof sweep {workload} then tries its modes",
+        )
+    for name in passes:
+        if not (m.PASSES[name].listens or m.PASSES[name].reruns):
+            raise UsageError(f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script)
+    if rounds > 1:
         raise UsageError(
             f"--rounds {rounds} does not work for a script ({workload})",
             hint="profile one of its functions (file.py:name), or profile the script several times",
         )
-    if rounds > 1 and given["passes"] and m.PassName.TIMING not in given["passes"]:
-        raise UsageError(f"--rounds {rounds} repeats TIMING, but --passes leaves it out", hint="add timing to --passes")
-    return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
 def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> m.Options:
@@ -448,25 +459,6 @@ def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[s
             hint="use one of the two",
         )
     return m.Options(workload=f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
-
-
-def passes_of(workload: str, given: dict[str, Any]) -> tuple[m.PassName, ...]:
-    """Those asked for, or what one run of a script gives. Raises UsageError for a script's option elsewhere."""
-    from kgprof.workloads import programs
-
-    passes: tuple[m.PassName, ...] = given.get("passes", ())
-    if programs.is_program(workload):
-        for name in passes:
-            if not (m.PASSES[name].listens or m.PASSES[name].reruns):
-                raise UsageError(f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script)
-        return passes or SCRIPT_PASSES
-    alone = {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}
-    for option, value in alone.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} is for scripts, but {workload} is not one", hint="a script is script.py, or -m pkg.mod"
-            )
-    return passes
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

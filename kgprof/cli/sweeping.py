@@ -104,6 +104,12 @@ def swept(
     return exit_code(found)
 
 
+def complain(found: m.Sweep) -> None:
+    for each in found.cells:
+        if (failed := each.failed) is not None:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
+
+
 def climbs(ladder: bool, workload: str) -> bool:
     """Whether time is kept for the ladder: a script has no step to compare."""
     return ladder and not programs.is_program(workload)
@@ -155,12 +161,6 @@ def tried(
         missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
-
-
-def complain(found: m.Sweep) -> None:
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def further(found: m.Sweep) -> tuple[Section, ...]:

@@ -39,13 +39,23 @@ class Verbs(click.Group):
 
 
 class WorkloadCommand(click.Command):
-    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours."""
+    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours. With
+    ``-- --help`` nothing runs but that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
             args, ctx.meta[WORKLOAD_ARGS] = args[:at], tuple(args[at + 1 :])
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from kgprof.workloads import loading
+
+        workload = ctx.params.get("workload")
+        if workload is None or not loading.asks_for_help(workload, ctx.meta.get(WORKLOAD_ARGS, ())):
+            return super().invoke(ctx)
+        to_stdout(inert(loading.help_text(workload)))
+        return EXIT_OK
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- the workload's own options]"]
@@ -138,14 +148,9 @@ def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: st
     from kgprof.cli.recording import run_here
     from kgprof.cli.writing import reported
     from kgprof.record import refuse_other_platforms, store
-    from kgprof.workloads import loading
 
     refuse_other_platforms()
-    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
-    if loading.asks_for_help(workload, workload_args):
-        to_stdout(inert(loading.help_text(workload)))
-        return EXIT_OK
-    asked = options.asked_for(workload, workload_args, **given)
+    asked = options.asked_for(workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
     context = ctx.ensure_object(Context)
@@ -515,9 +520,6 @@ def sweep(
 
     refuse_other_platforms()
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
-    if loading.asks_for_help(workload, workload_args):
-        to_stdout(inert(loading.help_text(workload)))
-        return EXIT_OK
     grid = Grid(
         modes=modes,
         backends=backends,
@@ -701,9 +703,6 @@ def capture(
     from kgprof.workloads import loading
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
-    if workload is not None and loading.asks_for_help(workload, workload_args):
-        to_stdout(inert(loading.help_text(workload)))
-        return EXIT_OK
     chosen = capturing.cases_of(workload or "", cases, every=every)
     if listing:
         to_stdout(capturing.listed(chosen))

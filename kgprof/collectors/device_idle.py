@@ -118,9 +118,7 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
     """Of runs on a GPU that have both passes."""
-    if evidence.device != "cuda":
-        return ()
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:

@@ -72,13 +72,12 @@ class Disagreement(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
     passes = {run.key: run.record.compile for run in evidence.runs}
-    on_gpu = evidence.runs if evidence.device == "cuda" else ()
     compiled = (found for trace in evidence.compilers for found in _of_trace(trace, passes[trace.run]))
     return (
         *compiled,
         *(found for event in evidence.once(cuda_graphs.collect) for found in _launches(event)),
-        *(found for run in on_gpu for found in _reads(run)),
-        *(found for run in on_gpu for found in _waits(run, evidence.once(syncs.collect))),
+        *(found for run in evidence.on_gpu for found in _reads(run)),
+        *(found for run in evidence.on_gpu for found in _waits(run, evidence.once(syncs.collect))),
     )
 
 

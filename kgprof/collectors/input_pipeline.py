@@ -78,9 +78,7 @@ class InputWait(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[InputWait, ...]:
     """Of the runs on a GPU whose TRACE can be read."""
-    if evidence.device != "cuda":
-        return ()
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[InputWait]:

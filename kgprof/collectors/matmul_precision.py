@@ -101,9 +101,7 @@ class SlowProducts(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[SlowProducts, ...]:
     """Of the runs whose step is bound by a GPU that has tensor cores for TF32."""
-    if evidence.device != "cuda":
-        return ()
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:

@@ -56,9 +56,7 @@ class OptimizerTime(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[OptimizerTime, ...]:
     """Of the runs on a GPU in whose TRACE an optimizer of torch.optim steps."""
-    if evidence.device != "cuda":
-        return ()
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:

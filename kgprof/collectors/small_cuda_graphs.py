@@ -51,9 +51,7 @@ class GraphReplays(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
     """Of the runs on a GPU whose TRACE holds launches of CUDA graphs."""
-    if evidence.device != "cuda":
-        return ()
-    return tuple(event for run in evidence.runs for event in _of_run(run))
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:

@@ -117,10 +117,9 @@ class Time(msgspec.Struct, frozen=True):
 
 def _of_units(run: m.RunReport, took: m.Rounds | m.TakenInTurn) -> Sequence[float]:
     if took.evaluation_s:
-        assert isinstance(run.evaluation, m.Evaluation)  # or there is no such time
-        return [1000 * seconds / run.evaluation.units for seconds in took.evaluation_s]
-    assert run.unit.per_step is not None
-    return [us / 1000 / run.unit.per_step for us in took.step_us]
+        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
+        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
+    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
 
 
 TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
@@ -191,7 +190,7 @@ def _judged(
     """By an interval. ``rounds``: base's and head's; ``pairs``: the same of sides recorded in turn."""
     if sides.in_turn is not None:
         most = sides.in_turn.most_rounds
-        look = intervals.last_look(min(_pairs_made(sides)), most)
+        look = intervals.last_look(_pairs_made(sides), most)
         within = intervals.paired(pairs, look, most) if look else None
     else:
         within = intervals.interval(*rounds)
@@ -227,15 +226,14 @@ def _too_few(rounds: tuple[Sequence[float], Sequence[float]], sides: Sides) -> s
     return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
 
 
-def _pairs_made(sides: Sides) -> tuple[int, int]:
+def _pairs_made(sides: Sides) -> int:
     """Rounds from the second on, lost ones too: at which look one stands is not for chance to say."""
-    made = [run.rounds.asked - 1 if isinstance(run.rounds, m.Rounds) else 0 for run in (sides.base, sides.head)]
-    return made[0], made[1]
+    return min(run.rounds.asked - 1 if isinstance(run.rounds, m.Rounds) else 0 for run in (sides.base, sides.head))
 
 
 def _pairs(time: Time, sides: Sides, most: int) -> list[intervals.Pair]:
     """Of the rounds that both sides have, up to the last look; never the first, whose caches were cold."""
-    look = intervals.last_look(min(_pairs_made(sides)), most) or most
+    look = intervals.last_look(_pairs_made(sides), most) or most
     by_number: list[dict[int, float]] = []
     pieces: list[dict[int, Sequence[float]]] = []  # of the rounds that took turns with the other side's
     for run in (sides.base, sides.head):

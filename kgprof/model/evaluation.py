@@ -84,7 +84,7 @@ class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
     def undecided(self) -> Tally | None:
         """The largest tally of units of which nothing is known, where they are too many to be passed over."""
         largest = max(self.tallied(TallyKind.UNDECIDED), key=lambda tally: tally.count, default=None)
-        return largest if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units else None
+        return largest if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units > 0 else None
 
 
 class AgreementVerdict(StrEnum):

@@ -4,13 +4,14 @@ functions by cProfile and as stacks; and what HolisticTraceAnalysis says of a tr
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from kgprof.model.compile_records import GraphWork
 from kgprof.model.findings import Location
 from kgprof.model.passes import HostRow, PassName, RunKey
-from kgprof.model.structs import Model, Skipped, Tagged, fit
+from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
 
 COPY = "copy"
 MATMUL = "matmul"
@@ -64,7 +65,7 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     generator: str  # as KernelRow.generator
     count: int
     total_us: float
-    share: float  # of the sum over all device events, 0..1
+    share: Amount  # of the sum over all device events, 0..1
     median_us: float
     grid: tuple[int, ...] | Skipped
     block: tuple[int, ...] | Skipped
@@ -117,7 +118,7 @@ class Lane(Model, frozen=True, kw_only=True):
     name: tuple[int, ...] = ()  # index in the timeline's ``names``; of an idle stretch: of the operator that ended it
     kind: tuple[int, ...] = ()  # index in its ``kinds``
     start_ns: tuple[int, ...] = ()  # after the step's start
-    duration_ns: tuple[int, ...] = ()
+    duration_ns: tuple[Count, ...] = ()
     call: tuple[int, ...] = ()  # of device events: the entry of all lanes of calls that launched it, from 0; -1: none
     left_out: int = 0  # shorter events, to keep the timeline small
     left_out_us: float = 0.0  # of them together
@@ -132,8 +133,8 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     name: str  # the trace's: "ProfilerStep#8"
     number: int  # from 1, in the order of the trace
     steps: int
-    duration_us: float  # on the host
-    window_us: float  # from the step's start; what lanes hold is cut at its end
+    duration_us: Amount  # on the host
+    window_us: Amount  # from the step's start; what lanes hold is cut at its end
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()  # a KernelKind; host: region, span, launch, wait, call; idle: as DeviceIdle's fields
     lanes: tuple[Lane, ...]
@@ -143,6 +144,11 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     from_other_steps: int  # device events in the window that another step launched, or no call that the trace holds
     after_the_window: int  # device events that the step launched and that began after it
 
+    def __post_init__(self) -> None:
+        for lane in self.lanes if any(lane.name for lane in self.lanes) else ():  # an older report has no names
+            fit(at=lane.kind, of=self.kinds)
+            fit(at=lane.name, of=self.names)
+
 
 class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
     """What torch's allocator held over the median traced step. On a CPU it counts from the start of the trace."""
@@ -151,7 +157,7 @@ class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
     measured_in: PassName
     step: str  # the trace's name of it
     steps: int
-    duration_us: float  # under the profiler
+    duration_us: Amount  # under the profiler
     events: int  # allocations and frees in the step
     before_bytes: int
     peak_bytes: int
@@ -322,7 +328,8 @@ NO_COLLECTIVES = Skipped(reason="the trace has no span of a collective, and an o
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
 
-    device: str  # "cpu": operators' self time; "cuda": kernel, memcpy and memset durations
+    # "cpu": operators' self time; "cuda": kernel, memcpy and memset durations
+    device: Annotated[str, msgspec.Meta(pattern="^(cpu|cuda)$")]
     measured_in: PassName
     steps: int
     window_us: float  # wall time of the window
@@ -389,7 +396,7 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
     """
 
     measured_in: PassName
-    steps: int
+    steps: Annotated[int, msgspec.Meta(ge=1)]
     per: str = "step"  # "window" where the trace marks no steps
     names: tuple[str, ...]
     frames: tuple[StackFrame, ...]
@@ -409,6 +416,8 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
         fit(self.parent, self.frame, self.self_ns, self.calls)
         fit(at=(*self.frame, *(row.frame for row in self.top)), of=self.frames)
         fit(at=[name for each in self.frames for name in (each.name, each.file)], of=self.names)
+        if [above for node, above in enumerate(self.parent) if not 0 <= above < node] != [-1]:
+            raise ValueError("a node of a flame graph comes before its parent")
 
     @property
     def total_ns(self) -> tuple[int, ...]:

@@ -77,7 +77,6 @@ class Memory(Model, frozen=True, kw_only=True):
 
     address: int
     storage: int  # address of the first byte of its storage
-    storage_bytes: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     itemsize: int
@@ -103,7 +102,6 @@ class Held(Model, frozen=True, kw_only=True):
     moved: tuple[int, ...] = ()  # calls in which it was another storage, or another address in it, than the time before
     made_before: dict[str, int] = {}  # of those: graph output of an earlier call ("0/0 output 1") -> how often
     made_now: dict[str, int] = {}  # likewise, of the same call: what one graph hands to the next
-    made_elsewhere: int = 0  # moved, and by no graph that was watched
     written: tuple[int, ...] = ()  # calls in which its version rose while the graph ran
     frames: tuple[Frame, ...] = ()  # above the graph when it moved last (when it first ran, if it never did)
     lies_in: str = ""  # behind a graph break: source of the input of an earlier graph of this call with its storage

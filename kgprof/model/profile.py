@@ -1,6 +1,7 @@
 """The Profile, the one document that every renderer reads, and its runs."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -180,7 +181,7 @@ class Contents(Model, frozen=True, kw_only=True):
     """What was left out of this document before anybody read it, and whose source lines it holds."""
 
     redaction: bool  # False: --no-redact
-    source: str  # --include-source: none, repo, all
+    source: Annotated[str, msgspec.Meta(pattern="^(none|repo|all)$")]  # --include-source
     redacted: tuple[RedactedCategory, ...] = ()
     source_lines: int = 0  # lines of source text in it, each counted once
     source_lines_left_out: int = 0

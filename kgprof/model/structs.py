@@ -4,11 +4,13 @@ msgspec tells the members of a union apart by a tag, so every Struct that can be
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

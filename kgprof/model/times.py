@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from kgprof.model.findings import Location
 from kgprof.model.passes import MachineSpeed, PassName, RunKey
-from kgprof.model.structs import Model, Skipped, Tagged, fit
+from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
 
 
 class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
@@ -15,7 +15,7 @@ class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
     p90: float
     minimum: float
     maximum: float
-    samples: int
+    samples: Count
     unit: str  # "us", "s", "ms/token", "tokens/s"
     measured_in: PassName
 
@@ -97,7 +97,7 @@ class StepSeries(Tagged, frozen=True, kw_only=True, tag="stepseries"):
     processes: tuple[ProcessSteps, ...]
     time: Spread  # us, over the steps of all processes
     bins_from_us: float
-    bin_us: float
+    bin_us: Amount
     counts: tuple[int, ...]  # of the steps of all processes, by bin
     above: int  # longer than the last bin
 

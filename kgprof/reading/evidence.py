@@ -59,6 +59,11 @@ class Evidence(_Derived):
         return next((run for run in self.runs if run.key == key), None)
 
     @property
+    def on_gpu(self) -> tuple[RunEvidence, ...]:
+        """Its runs, unless they ran on a CPU."""
+        return self.runs if self.device == "cuda" else ()
+
+    @property
     def compilers(self) -> tuple[RunTrace, ...]:
         """Of every run whose COMPILE pass came to its end."""
         return tuple(trace for run in self.runs if (trace := run.compiler) is not None)

@@ -42,10 +42,6 @@ _LOG_BYTES = 2**22  # kgprof keeps half a MiB
 _MOST_RUNS = 2000
 
 
-def has_result(folder: Path, key: m.RunKey) -> bool:
-    return (layout.run_folder(folder, key) / layout.RESULT).exists()
-
-
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
     """One pass while the Recording is still being made; None where it is missing or was skipped."""
     found = _read_if_there(layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped, folder)

@@ -6,7 +6,8 @@ power, clocks higher and promises more than any real kernel gets.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -48,7 +49,8 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
         return m.Skipped(reason="a CPU run has no GPU kernels to compare with them")
     measured: list[m.CeilingSamples] = []
     unavailable: list[str] = []
-    for what, sample in _operations(device):
+    products = {f"{m.MATMUL} in {product.name}": partial(matmul_ceiling, device, product) for product in PRODUCTS}
+    for what, sample in {m.COPY: partial(copy_ceiling, device), **products}.items():
         try:
             measured.append(sample())
         except (RuntimeError, NotImplementedError) as error:  # out of memory; a type that this card does not multiply
@@ -58,14 +60,9 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     return m.Ceilings(device_name=name, measured=tuple(measured), unavailable=tuple(unavailable))
 
 
-def _operations(device: torch.device) -> Iterator[tuple[str, Callable[[], m.CeilingSamples]]]:
-    yield m.COPY, lambda: copy_ceiling(device, min(COPY_BYTES, torch.cuda.mem_get_info(device)[0] // FREE_SHARE))
-    for product in PRODUCTS:
-        yield f"{m.MATMUL} in {product.name}", lambda product=product: matmul_ceiling(device, product)  # type: ignore[misc]
-
-
-def copy_ceiling(device: torch.device, size_bytes: int) -> m.CeilingSamples:
+def copy_ceiling(device: torch.device, size_bytes: int | None = None) -> m.CeilingSamples:
     """From one buffer to another; each byte is read once and written once, and both are counted."""
+    size_bytes = size_bytes or min(COPY_BYTES, torch.cuda.mem_get_info(device)[0] // FREE_SHARE)
     source = torch.randint(0, 256, (size_bytes,), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = timed(lambda: target.copy_(source), device)

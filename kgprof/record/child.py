@@ -99,6 +99,8 @@ def leave() -> None:
 
     What lies in the buffers of files that the workload left open is written, and its temporary files are deleted.
     """
+    # Private names: what is public (a handler of atexit that is called last, and ends the process there) would have to
+    # be registered first, before torch, which the fork server has imported before it knows of any child.
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing's children do
     atexit._run_exitfuncs()
     files = [each for each in gc.get_objects() if issubclass(type(each), (_IOBase, _TemporaryFileWrapper))]

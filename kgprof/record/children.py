@@ -69,49 +69,38 @@ class Ended:
     lost: Failed | None = None  # what kgprof failed at after a program had ended, whose end it does not change
 
 
-def run(
-    job: Job,
-    *,
-    scratch: Path,
-    log: Path,
-    caches: Caches,
-    on_phase: OnPhase = lambda name: None,
-    echo: Echo = lambda data: None,
-    on_timeout: Callable[[int], None] = lambda pid: None,
-) -> Ended:
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    job: Job
+    scratch: Path
+    log: Path
+    caches: Caches
+    on_phase: OnPhase = lambda name: None
+
+
+def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[int], None] = lambda pid: None) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes, which goes to the log as well;
     ``on_timeout`` is given the process that has run out of time, before it is ended.
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file, last_words = scratch / "job.json", scratch / "last_words.jsonl"
-    if job.task is Task.SCRIPT:
+    job_file, last_words = given.scratch / "job.json", given.scratch / "last_words.jsonl"
+    if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(job, last_words=str(last_words.resolve()))
+        given = replace(given, job=msgspec.structs.replace(given.job, last_words=str(last_words.resolve())))
     try:
-        job_file.write_bytes(msgspec.json.encode(job))
+        job_file.write_bytes(msgspec.json.encode(given.job))
     except UnicodeEncodeError as error:
         hint = "rename that file or folder, or change that argument"
         raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
-    with caches:
+    with given.caches:
         # An exception could fall between the child's start and the wait for it, or into the ending of its group, which
         # would then be left behind: a signal is news for ``wait``, whose put is safe in a handler.
         with Signals(lambda number: news.put(None)) as signals, _adopting() as adopted:
-            child = _Child(job, job_file, log, caches.environment(), on_phase, echo, signals, news, adopted)
-            ended = child.wait(job.options.timeout_s, on_timeout)
+            child = _Child(given, job_file, signals=signals, news=news, end_adopted=adopted, echo=echo)
+            ended = child.wait(given.job.options.timeout_s, on_timeout)
         return replace(ended, interrupted=signals.came is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """As ``run`` is given it."""
-
-    job: Job
-    scratch: Path
-    log: Path
-    caches: Caches
-    on_phase: OnPhase
 
 
 class _AtOnce(contextlib.ExitStack):
@@ -138,13 +127,10 @@ class _AtOnce(contextlib.ExitStack):
         self.news.append(queue.SimpleQueue())
         return self.news[-1]
 
-    def start(self, given: Start, on_phase: OnPhase, ends: tuple[int, int] | None = None) -> _Child:
+    def start(self, given: Start, ends: tuple[int, int] | None = None) -> _Child:
         job_file = given.scratch / f"job-{len(self.news)}.json"
         job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
-        environment, of, nothing = given.caches.environment(), self.hears(), lambda: None
-        silent: Echo = lambda data: None  # noqa: E731
-        fds = ends or ()
-        return _Child(given.job, job_file, given.log, environment, on_phase, silent, self.signals, of, nothing, fds)
+        return _Child(given, job_file, signals=self.signals, news=self.hears(), pass_fds=ends or ())
 
     def wait_for(self, child: _Child, of: Start, then: Callable[[], None] = lambda: None) -> Future[Ended]:
         """Each has the others' time to wait for as well. ``then``: when it has ended, in any thread."""
@@ -174,9 +160,10 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
 
         try:
             os.write(there[1], FIRST)
-            one = both.wait_for(both.start(first, on_phase, (here[0], there[1])), first, lambda: ready.put(None))
+            child = both.start(replace(first, on_phase=on_phase), (here[0], there[1]))
+            one = both.wait_for(child, first, lambda: ready.put(None))
             ready.get()
-            other = both.wait_for(both.start(second, second.on_phase, (there[0], here[1])), second)
+            other = both.wait_for(both.start(second, (there[0], here[1])), second)
         finally:  # else neither would see the other one's end
             for end in (*here, *there):
                 os.close(end)
@@ -197,7 +184,7 @@ def run_beside(starts: Sequence[Start]) -> list[Ended]:
                 break
             begun = replace(given, job=msgspec.structs.replace(given.job, beside=folder))
             with alone.locked(others):
-                child = several.start(begun, given.on_phase)
+                child = several.start(begun)
                 (others / str(child.pid)).touch()
             waits.append(several.wait_for(child, given, functools.partial(_left, others, child.pid, given.on_phase)))
         return several.ends(waits)
@@ -206,6 +193,17 @@ def run_beside(starts: Sequence[Start]) -> list[Ended]:
 def _left(folder: Path, pid: int, on_phase: OnPhase) -> None:
     alone.has_ended(folder, pid)
     on_phase("")
+
+
+def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
+    """Two cores, and twice the memory that the two largest of these runs took."""
+    taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
+    known = sorted(each for each in taken if not isinstance(each, m.Skipped))
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < AT_ONCE or len(known) < len(compiling):
+        return False
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+    return 2 * sum(known[-AT_ONCE:]) <= available
 
 
 @dataclass(kw_only=True)
@@ -278,19 +276,18 @@ class _Child:
 
     def __init__(
         self,
-        job: Job,
+        given: Start,
         job_file: Path,
-        log: Path,
-        environment: Mapping[str, str],
-        on_phase: OnPhase,
-        echo: Echo,
+        *,
         signals: Signals,
         news: queue.SimpleQueue[None],
-        end_adopted: Callable[[], None],
+        end_adopted: Callable[[], None] = lambda: None,
+        echo: Echo = lambda data: None,
         pass_fds: tuple[int, ...] = (),
     ) -> None:
-        self._log = BoundedLog(log)
-        self._on_phase = on_phase
+        job = given.job
+        self._log = BoundedLog(given.log)
+        self._on_phase = given.on_phase
         self._phase = "start"
         self._last_word: Done | Failed | None = None
         self._lost: Failed | None = None
@@ -303,7 +300,7 @@ class _Child:
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
-            self._process, said = self._started(job, str(job_file), environment, writing, pass_fds)
+            self._process, said = self._started(job, str(job_file), given.caches.environment(), writing, pass_fds)
         except OSError:
             events.close()
             self._log.close()

@@ -69,7 +69,7 @@ def record_in_turn(
             for each in made:
                 each.measure_ceilings()
                 each.compare_results()
-            keys = [key for key in keys if base.is_timed(key) and head.is_timed(key)]
+            keys = [key for key in keys if base.timing(key) and head.timing(key)]
             for pairs in range(1, looks[-1] + 1) if keys else ():
                 for each in made:
                     _say_so_far(each, pairs)
@@ -172,7 +172,7 @@ def _tree(name: str, given: str) -> Iterator[Path]:
         raise UsageError(
             f"{name} {given} is {kind}", hint="give a folder that holds a checkout, or a commit such as HEAD^"
         ) from error
-    with scratch_folder("kgprof-tree-") as scratch:
+    with scratch_folder("kgprof-tree-", name.lower()) as scratch:
         tree = scratch.resolve() / name.lower()
         try:
             _git("worktree", "add", "--detach", "--force", str(tree), commit)
@@ -182,11 +182,7 @@ def _tree(name: str, given: str) -> Iterator[Path]:
                 f"{name} {given} could not be checked out: {why[-1] if why else 'git failed'}",
                 hint="check it out into a folder yourself and give that folder",
             ) from error
-        try:
-            yield tree
-        finally:
-            with contextlib.suppress(OSError, subprocess.SubprocessError):  # the folder goes with ``scratch``
-                _git("worktree", "remove", "--force", "--force", str(tree))
+        yield tree
 
 
 def _git(*args: str) -> str:

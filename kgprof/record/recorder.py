@@ -140,7 +140,7 @@ def make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    ended = children.run(job, scratch=scratch, log=log, caches=caches)
+    ended = children.run(Start(job=job, scratch=scratch, log=log, caches=caches))
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
@@ -163,17 +163,6 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
 
 
 # ---------------------------------------------------------------- the runs
-
-
-def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
-    """Two cores, and twice the memory that the two largest of these runs took."""
-    taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
-    known = sorted(each for each in taken if not isinstance(each, m.Skipped))
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < children.AT_ONCE or len(known) < len(compiling):
-        return False
-    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
-    return 2 * sum(known[-children.AT_ONCE :]) <= available
 
 
 class Recorder:
@@ -230,8 +219,7 @@ class Recorder:
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
-        timed = recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
-        if why and timed is None:
+        if why and self.timing(key) is None:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
 
     def measure(self, key: m.RunKey) -> bool:
@@ -243,7 +231,7 @@ class Recorder:
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
         ended = self._start(Task.MEASURE, key)
-        step = times.step_time(recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
+        step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
             median, died = times.PER_STEP.say(step.median), "" if ended.outcome == "ok" else f"; then {ended.words}"
             said = f"{median}, median of {plural(step.samples, 'step')}{died}"
@@ -270,7 +258,7 @@ class Recorder:
         """Child B of each run, and the comparison of the results: two at a time, because they hardly measure times. One
         that fails may have failed for the other one's presence, and runs again by itself."""
         compiled = {key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass) for key in keys}
-        if not has_room_for_two([None if one is None else one.compiling for one in compiled.values()]):
+        if not children.has_room_for_two([one.compiling if one else None for one in compiled.values()]):
             for key in keys:
                 self.probe(key)
             return
@@ -304,7 +292,7 @@ class Recorder:
 
     def measure_round(self, key: m.RunKey, number: int) -> bool:
         """Whether it ended well."""
-        if self.is_timed(key):
+        if self.timing(key) is not None:
             return self._start(Task.ROUND, key, number=number).outcome == m.Outcome.OK
         run = layout.run_folder(self.folder, key)
         store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
@@ -312,10 +300,7 @@ class Recorder:
 
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
         """A round of each at the same time, slice by slice in turn; whether both ended well. Both are timed already."""
-        steps = [
-            times.step_time(recordings.read_pass(each.folder, key, m.PassName.TIMING, m.TimingPass) or NOT_TIMED)
-            for each in (self, other)
-        ]
+        steps = (times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other))
         slowest_us = max((step.median for step in steps if isinstance(step, m.Spread)), default=0) or math.inf
         slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
         one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
@@ -327,8 +312,8 @@ class Recorder:
             others_well = other._taken(two, others, decides=True).outcome == m.Outcome.OK
         return ended_well and others_well
 
-    def is_timed(self, key: m.RunKey) -> bool:
-        return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass) is not None
+    def timing(self, key: m.RunKey) -> m.TimingPass | None:
+        return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
 
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
@@ -347,7 +332,8 @@ class Recorder:
 
     def _why_no_agreement(self) -> str:
         why = not_asked_for(self.header.options, m.PassName.TIMING)
-        if not why and not any(recordings.has_result(self.folder, key) for key in self.plan.runs):
+        folders = (layout.run_folder(self.folder, key) for key in self.plan.runs)
+        if not why and not any((folder / layout.RESULT).exists() for folder in folders):
             why = "no run left a result"
         return why
 
@@ -380,15 +366,8 @@ class Recorder:
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
         given = self._given(task, key, passes, kernels=kernels, number=number)
-        ended = children.run(
-            given.job,
-            scratch=given.scratch,
-            log=given.log,
-            caches=given.caches,
-            on_phase=given.on_phase,
-            echo=(lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo,
-        )
-        return self._taken(given, ended, decides=decides)
+        echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
+        return self._taken(given, children.run(given, echo=echo), decides=decides)
 
     def _given(
         self,

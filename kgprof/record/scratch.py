@@ -20,11 +20,14 @@ CLEARED_S = 10.0  # for a folder with many files
 
 
 @contextlib.contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """Deleted on leaving. What is started in between must have its path in some variable of its environment."""
+def scratch_folder(prefix: str, work_tree: str = "") -> Iterator[Path]:
+    """Deleted on leaving. What is started in between must have its path in some variable of its environment.
+
+    ``work_tree``: the name in it of a work tree of the git repository here, which forgets it then.
+    """
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, folder],
+            [sys.executable, "-I", "-S", __file__, folder, *([os.getcwd(), work_tree] if work_tree else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -40,7 +43,7 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
                 guard.wait(CLEARED_S)
 
 
-def main(folder: str) -> None:
+def main(folder: str, repository: str = "", work_tree: str = "") -> None:
     """The process that waits."""
     for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGINT)}:
         signal.signal(number, signal.SIG_IGN)
@@ -51,6 +54,10 @@ def main(folder: str) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
+    if work_tree:  # by its path, because `git worktree prune` forgets those of others as well
+        remove = ["git", "-C", repository, "worktree", "remove", "--force", "--force", os.path.join(folder, work_tree)]
+        with contextlib.suppress(OSError):  # git has gone away; its own clean-up forgets the tree in three months
+            subprocess.run(remove, check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -64,4 +71,4 @@ def _marked(mark: bytes) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

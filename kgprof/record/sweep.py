@@ -352,7 +352,7 @@ class Session:
             cell=cell,
         )
         log = folder / "log.txt"
-        ended = children.run(job, scratch=self._scratch, log=log, caches=caches)
+        ended = children.run(children.Start(job=job, scratch=self._scratch, log=log, caches=caches))
         store.write_exit(folder, key, ended.exit)
         (run,) = recordings.load(folder).runs
         count = max(1, self._options.warmup)

@@ -270,7 +270,6 @@ class _Place:
         self.memory = m.Memory(
             address=tensor.data_ptr(),
             storage=storage.data_ptr(),
-            storage_bytes=storage.nbytes(),
             shape=tuple(tensor.shape),
             stride=tuple(tensor.stride()),
             itemsize=tensor.element_size(),
@@ -337,7 +336,6 @@ class _Input:
         self.moved: list[int] = []
         self.made_before: dict[str, int] = {}
         self.made_now: dict[str, int] = {}
-        self.made_elsewhere = 0
         self.written: list[int] = []
         self.frames: tuple[m.Frame, ...] = ()
         self.lies_in = ""
@@ -349,9 +347,7 @@ class _Input:
         elif not place.is_where(self.place):
             self.moved.append(call)
             self.frames = frames
-            if made is None:
-                self.made_elsewhere += 1
-            else:
+            if made is not None:
                 counts = self.made_now if made[1] == call else self.made_before
                 counts[made[0]] = counts.get(made[0], 0) + 1
         if place.version is None:

@@ -66,7 +66,8 @@ def run(
         function=function,
         question=m.encode_json(question).decode(),
     )
-    ended = children.run(job, scratch=folder, log=log, caches=caches, on_phase=on_phase, on_timeout=on_timeout)
+    given = children.Start(job=job, scratch=folder, log=log, caches=caches, on_phase=on_phase)
+    ended = children.run(given, on_timeout=on_timeout)
     return Trial(
         exit=ended.exit,
         answer=answer.read_bytes() if answer.exists() else None,

@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -64,21 +65,16 @@ def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
             raise UsageError(f"{output / name} already exists and is not {whose}", hint="choose another folder with -o")
 
 
-class _Machine(msgspec.Struct):
-    kgprof: str
-
-
 class _Written(msgspec.Struct):
     schema_version: int
-    environment: _Machine
+    environment: dict[str, Any]
 
 
 def _names_kgprof(path: Path) -> bool:
     try:
-        msgspec.json.decode(files.content(path), type=_Written)
+        return "kgprof" in msgspec.json.decode(files.content(path), type=_Written).environment
     except (OSError, msgspec.DecodeError):
         return False
-    return True
 
 
 class Unfinished:

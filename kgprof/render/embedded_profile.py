@@ -33,6 +33,7 @@ TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the eleme
 ID = "profile"
 MAX_JSON_BYTES = 64 * 2**20  # of one Profile, unpacked; what packs to more is not carried, and not read
 MAX_PAGE_BYTES = 16 * 2**20  # of a file that is read; our own are below 1 MB
+LEAST, MOST = 1e-100, 1e100  # of a number that is not 0: squares of others are no numbers
 USE_JSON = "use the report.json next to it, which has the Profile"
 
 _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
@@ -41,6 +42,7 @@ _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
 _NOT_OURS, _OURS = "not a report.html written by kgprof", "give a report.html written by kgprof"
+_AGAIN = "fetch or write the report again"
 _SEPARATOR = "; "
 _OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
 
@@ -174,7 +176,16 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
         if version < known:
             age, hint = "older", "give the Recording itself, which every later kgprof can read"
         raise InputError(f"Profile schema {version} is {age} than this kgprof reads ({known})", path=path, hint=hint)
-    return _of_json(data, m.Profile, path)
+    profile = _of_json(data, m.Profile, path)
+    waiting = [msgspec.json.decode(data)]
+    while waiting:  # a list, because a recursion over a million numbers takes seconds
+        each = waiting.pop()
+        if isinstance(each, dict | list):
+            waiting.extend(each.values() if isinstance(each, dict) else each)
+        elif isinstance(each, int | float) and each and not LEAST <= abs(each) <= MOST:
+            why = f"not a kgprof Profile: {each} is beyond what anything is measured to be"
+            raise InputError(why, path=path, hint=_AGAIN)
+    return profile
 
 
 class _Versioned(msgspec.Struct):
@@ -185,7 +196,7 @@ def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
         return m.decode_json(data, kind)
     except msgspec.DecodeError as error:
-        raise InputError(f"not a kgprof Profile: {error}", path=path, hint="fetch or write the report again") from error
+        raise InputError(f"not a kgprof Profile: {error}", path=path, hint=_AGAIN) from error
 
 
 def _unpacked(text: str, path: Path | str) -> bytes:

@@ -491,7 +491,7 @@ def _details(profile: m.Profile) -> Iterable[Section]:
     if traced:
         lines = (f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
         yield _points("**Source lines of the kernels**", lines, "runs")
-    if checks := trace_table.hta_checks(profile.runs):
+    if checks := [(run, run.holistic) for run in profile.runs if isinstance(run.holistic, m.HolisticCheck)]:
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
         reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))

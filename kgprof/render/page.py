@@ -261,7 +261,8 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs[: limits.runs]
-    notes = (*summary.run_notes(runs), *summary.footnotes(profile))[: limits.lines]
+    of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
+    notes = (*of_runs, *summary.footnotes(profile))[: limits.lines]
     strategies = summary.strategies(profile)[: limits.lines]
     table, alike = summary.without_constants(
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)

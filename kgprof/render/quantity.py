@@ -38,7 +38,7 @@ def percent(share: float) -> str:
 
 def fixed(value: float, decimals: int) -> str:
     """For metrics whose digits people compare down a column."""
-    return f"{value:.{decimals}f}"
+    return f"{value:.{min(max(0, decimals), 15)}f}"
 
 
 def size(size_bytes: int) -> str:

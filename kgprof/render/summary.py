@@ -189,7 +189,7 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
 def _machine(profile: m.Profile) -> Iterator[str]:
     """How far the machine itself moved while the rounds were timed: what their spread may be."""
     speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, m.Rounds)]
-    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
+    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed) and speed.host_us and speed.device_us]
     if known:
         loops = ([us for speed in known for us in speed.host_us], [us for speed in known for us in speed.device_us])
         host, device = (f"{figure(min(us))} to {figure(max(us))} µs" for us in loops)
@@ -346,10 +346,6 @@ def without_constants(table: Table) -> tuple[Table, str]:
     gone = {name for name, _ in constant}
     names = [column.name for column in table.columns if column.name not in gone]
     return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
-
-
-def run_notes(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    return tuple((run.key.slug, note) for run in runs for note in run.notes)
 
 
 def strategies(profile: m.Profile) -> tuple[Fact, ...]:

@@ -174,10 +174,6 @@ def signed(more: float) -> str:
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
-def hta_checks(runs: Sequence[m.RunReport]) -> tuple[tuple[m.RunReport, m.HolisticCheck], ...]:
-    return tuple((run, run.holistic) for run in runs if isinstance(run.holistic, m.HolisticCheck))
-
-
 def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for index, run in enumerate(runs):

@@ -12,7 +12,7 @@ from tests.collectors.written_tensors import ALL, CALLS, MOVED, a_written_argume
 
 LIBRARY = "/venv/lib/python3.11/site-packages/transformers/cache_utils.py"
 CARRIED = {"0/0 output 0": len(MOVED)}
-BATCH, STATE = given(moved=MOVED, made_elsewhere=len(MOVED)), given(moved=MOVED, made_before=CARRIED)
+BATCH, STATE = given(moved=MOVED), given(moved=MOVED, made_before=CARRIED)
 LEFT = "L['___stack0'][1]"  # by a graph break on Python's stack
 
 

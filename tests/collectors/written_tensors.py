@@ -30,7 +30,7 @@ WRITES = Frame(file=written.FILE, line=14, function="step", first_line=10)
 
 def lies(address: int = 4096, shape: tuple[int, ...] = (8,), stride: tuple[int, ...] = (1,), **fields: Any) -> Memory:
     """float32, at the beginning of a storage of 1024 bytes unless ``fields`` say otherwise."""
-    given = {"storage": address, "storage_bytes": 1024, "itemsize": 4, "dtype": "float32", "device": "cpu", **fields}
+    given = {"storage": address, "itemsize": 4, "dtype": "float32", "device": "cpu", **fields}
     return Memory(address=address, shape=shape, stride=stride, **given)
 
 

@@ -109,7 +109,8 @@ def watched(program: Program, folder: Path) -> Answer:
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     printed: list[bytes] = []
-    ended = children.run(job, scratch=folder, log=log, caches=Caches(folder=folder / "caches"), echo=printed.append)
+    given = children.Start(job=job, scratch=folder, log=log, caches=Caches(folder=folder / "caches"))
+    ended = children.run(given, echo=printed.append)
     store.write_exit(recording, KEY, ended.exit)
     return _answer(recordings.load(recording), ended.exit.exit_code or 0, b"".join(printed).decode())
 

@@ -17,7 +17,6 @@ from kgprof import model as m
 from kgprof.model import CaptureOutcome as Outcome
 from kgprof.progress import Silent
 from kgprof.record import capture_cases, captures, children
-from kgprof.record.job import Job
 from kgprof.record.scratch import scratch_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +137,8 @@ def limited_once_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child's time begins where it is to hang, however long a busy machine takes to import torch before that."""
     started, await_news = children.run, children._Child._await_news
 
-    def run(job: Job, **given: Any) -> children.Ended:
+    def run(start: children.Start, **given: Any) -> children.Ended:
+        job = start.job
         hangs_in = phase_of_hanging(TRUTH[job.options.workload.rpartition(":")[2]][0])
 
         def from_there_on(child: children._Child, timeout_s: float) -> None:
@@ -150,7 +150,7 @@ def limited_once_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
             await_news(child, HANGS_FOR_S)
 
         monkeypatch.setattr(children._Child, "_await_news", from_there_on)
-        return started(job, **given)
+        return started(start, **given)
 
     monkeypatch.setattr(children, "run", run)
 

@@ -19,7 +19,7 @@ import pytest
 
 from kgprof.model import Exit, Options
 from kgprof.record import children
-from kgprof.record.children import Caches, Ended
+from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Failed, Job, Task
 
 PROLOGUE = """
@@ -61,7 +61,8 @@ class Laboratory:
             self._monkeypatch.setattr(children, name, Text(text))
         job = Job(task=task, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
         caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept)
-        return children.run(job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
+        given = Start(job=job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
+        return children.run(given)
 
 
 @pytest.fixture

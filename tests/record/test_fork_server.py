@@ -21,7 +21,7 @@ from kgprof import progress
 from kgprof.model import Exit, MemoryPass, Options, Outcome, PassName, TensorRecords
 from kgprof.reading import layout, recordings
 from kgprof.record import children, fork_server, recorder
-from kgprof.record.children import Caches, Ended
+from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Job, Task
 from tests.cli.test_endings import left
 from tests.record.test_children import is_gone
@@ -71,7 +71,7 @@ class Plans:
             answer=str(self.folder / "plan.json"),
         )
         caches = Caches(folder=self.folder / "caches")
-        return children.run(job, scratch=self.folder, log=self.log, caches=caches)
+        return children.run(Start(job=job, scratch=self.folder, log=self.log, caches=caches))
 
     @property
     def log(self) -> Path:
@@ -190,7 +190,8 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
         options, log = Options(workload=f"{file}:step", modes=(mode,)), tmp_path / "log.txt"
         answer, probe = str(tmp_path / "plan.json"), str(tmp_path / "isa")
         job = Job(task=Task.PLAN, options=options, parent_pid=os.getpid(), answer=answer, probe_cache=probe)
-        children.run(job, scratch=tmp_path, log=log, caches=Caches(folder=tmp_path / "caches", extra=isa))
+        caches = Caches(folder=tmp_path / "caches", extra=isa)
+        children.run(Start(job=job, scratch=tmp_path, log=log, caches=caches))
         return next(line for line in log.read_text().splitlines() if line.startswith("FACTS")).split()[1:]
 
     with fork_server.imports_shared():

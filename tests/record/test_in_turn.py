@@ -19,7 +19,8 @@ from kgprof.record import in_turn, recorder
 from kgprof.record.child import refuse_the_other_side
 from kgprof.record.children import Ended, Start
 from kgprof.record.in_turn import APART, Side, checkouts, record_in_turn
-from kgprof.record.job import Checkout, Failed, Job, Task
+from kgprof.record.job import Checkout, Failed, Task
+from tests.cli.test_endings import wait_until
 from tests.record.test_rounds import FIRST, SECOND, Children
 
 DIED = Exit(outcome=Outcome.KILLED, message="SIGKILL", during="timing")
@@ -48,10 +49,11 @@ class Both(Children):
             return tuple(Ended(exit=DIED) for _ in (first, second))  # type: ignore[return-value]
         for each in (first, second):
             each.on_phase("prepare")
-        one, other = (self.run(each.job, caches=each.caches) for each in (first, second))
+        one, other = (self.run(each) for each in (first, second))
         return one, other
 
-    def run(self, job: Job, **others: Any) -> Ended:
+    def run(self, given: Start, **others: Any) -> Ended:
+        job = given.job
         assert job.checkout is not None
         side = Path(job.checkout.folder).name
         self.folders.add((side, Path(job.recording).parent.name))
@@ -64,7 +66,7 @@ class Both(Children):
             self._ends = {what[1:]: end for what, end in self._of_side.items() if what[0] == side}
         if self._left <= 0:
             return Ended(exit=Exit(outcome=Outcome.INTERRUPTED), interrupted=True)
-        return super().run(job, **others)
+        return super().run(given, **others)
 
 
 def recorded(
@@ -200,10 +202,10 @@ def test_what_was_measured_before_a_signal_is_kept_on_both_sides(
 def test_a_side_that_cannot_be_loaded_is_named(
     unplanned: dict[str, Ended], kind: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(self: Both, job: Job, **others: Any) -> Ended:
-        if job.task is Task.PLAN:
-            Path(others["log"]).write_text("its log")
-        return Both.run(self, job, **others)
+    def run(self: Both, given: Start, **others: Any) -> Ended:
+        if given.job.task is Task.PLAN:
+            given.log.write_text("its log")
+        return Both.run(self, given, **others)
 
     children = Both(unplanned=unplanned)
     children.run = run.__get__(children)  # type: ignore[method-assign]
@@ -249,6 +251,21 @@ def test_a_commit_is_checked_out_and_removed_afterwards_and_a_folder_stays(repos
     interrupted = KeyboardInterrupt()
     assert not trees.__exit__(KeyboardInterrupt, interrupted, None)
     assert not Path(base.folder).exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_git_forgets_the_work_tree_of_a_kgprof_that_is_killed(repository: Path) -> None:
+    trees = "from kgprof.record.in_turn import checkouts; trees = checkouts('HEAD^', '.', 'step.py:step')"
+    asks = f"{trees}; print(trees.__enter__()[0].folder, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", asks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        assert len(git(repository, "worktree", "list").splitlines()) == 2
+        running.kill()
+
+    wait_until(lambda: not folder.parent.exists())
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 

@@ -12,7 +12,6 @@ import pytest
 from kgprof import model as m
 from kgprof.record import children, ladder, trials
 from kgprof.record.children import Caches
-from kgprof.record.job import Job
 from tests.record import forked
 
 PLANTS = """
@@ -122,8 +121,9 @@ def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_
     # given: each rung takes 40 s by a clock of its own
     now, given = [0.0], []
 
-    def run(job: Job, *, log: Path, **_: object) -> children.Ended:
-        log.touch()
+    def run(start: children.Start, **_: object) -> children.Ended:
+        job = start.job
+        start.log.touch()
         given.append(job.options.timeout_s)
         now[0] += 40.0
         if job.options.timeout_s < 40.0:

@@ -15,9 +15,7 @@ from kgprof.record.memory import NOT_ON_A_CPU, Peaks, files_named, memory_pass
 from kgprof.record.project_sources import project_files
 from kgprof.workloads.linkpred import slots
 
-WHERE = Memory(
-    address=64, storage=64, storage_bytes=8, shape=(2,), stride=(1,), itemsize=4, dtype="float32", device="cpu"
-)
+WHERE = Memory(address=64, storage=64, shape=(2,), stride=(1,), itemsize=4, dtype="float32", device="cpu")
 
 
 def named(*, moved: tuple[int, ...]) -> set[str]:

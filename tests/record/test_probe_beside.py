@@ -47,7 +47,8 @@ class OnACpu(Children):
             store.write_json(Path(job.recording) / layout.AGREEMENT, handmade._agreement())
         return Ended(exit=ended, interrupted=self._begun is not None)
 
-    def run(self, job: Job, **others: Any) -> Ended:
+    def run(self, given: Start, **others: Any) -> Ended:
+        job = given.job
         if job.task is Task.PLAN:
             plan = msgspec.structs.replace(handmade._header().plan, runs=(BATCHED, FUSED))
             Path(job.answer).write_bytes(encode_json(plan))

@@ -15,8 +15,8 @@ from kgprof.model import Exit, Options, PassName, PrivateNames, Skipped, encode_
 from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
-from kgprof.record.children import Ended
-from kgprof.record.job import Failed, Job, Task
+from kgprof.record.children import Ended, Start
+from kgprof.record.job import Failed, Task
 from tests.record import handmade
 
 
@@ -34,8 +34,8 @@ def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(tmp_path: Path, monk
 
 
 def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*args: Any, log: Path, **options: Any) -> Ended:
-        log.write_bytes(b"connecting with password='hunter2' \xff\nKilled\n")
+    def dies(given: Start, **options: Any) -> Ended:
+        given.log.write_bytes(b"connecting with password='hunter2' \xff\nKilled\n")
         return Ended(exit=Exit(outcome="killed", message="killed by SIGKILL"))
 
     monkeypatch.setattr(recorder.children, "run", dies)
@@ -67,7 +67,8 @@ def recorded(
     plan = msgspec.structs.replace(handmade._header().plan, device=device, runs=(), baseline=None, agreement=False)
     tasks: list[Task] = []
 
-    def run(job: Job, **others: Any) -> Ended:
+    def run(given: Start, **others: Any) -> Ended:
+        job = given.job
         tasks.append(job.task)
         if job.task is Task.PLAN:
             Path(job.answer).write_bytes(encode_json(plan))

@@ -15,7 +15,7 @@ from kgprof import progress
 from kgprof.model import Exit, Options, PassName, RoundRecord, RunKey, Skipped, TimedRound, TimingPass, encode_json
 from kgprof.reading import layout, recordings
 from kgprof.record import recorder, store
-from kgprof.record.children import Ended
+from kgprof.record.children import Ended, Start
 from kgprof.record.job import Job, Task
 from kgprof.record.timing import timed_round
 from tests.record import handmade
@@ -41,7 +41,8 @@ class Children:
     def expect(self, runs: object, passes: object) -> None:
         """What a recorder says to its progress in advance."""
 
-    def run(self, job: Job, **others: Any) -> Ended:
+    def run(self, given: Start, **others: Any) -> Ended:
+        job = given.job
         if job.task is Task.PLAN:
             plan = msgspec.structs.replace(
                 handmade._header().plan, device="cuda", runs=(FIRST, SECOND), baseline=None, agreement=False
@@ -53,11 +54,11 @@ class Children:
         what = (job.task, job.key.strategy, job.round)
         self.started.append(what)
         if job.task in (Task.MEASURE, Task.ROUND):
-            self.caches.append((others["caches"].folder.name, others["caches"].kept))
+            self.caches.append((given.caches.folder.name, given.caches.kept))
         if job.task is Task.MEASURE:
-            others["caches"].folder.mkdir(exist_ok=True)
+            given.caches.folder.mkdir(exist_ok=True)
         if job.task is Task.PROBE:
-            self.probed_on.append((others["caches"].folder.name, job.code_cached))
+            self.probed_on.append((given.caches.folder.name, job.code_cached))
         ended = self._ends.get(what, OK)
         if ended.outcome == "ok":
             self._write(job, job.key)

@@ -138,8 +138,9 @@ def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no
 
 
 def test_an_older_report_without_events_says_so() -> None:
-    old = msgspec.structs.replace(timeline_of(("aten::mm", "gemm", 0, 10)), names=(), kinds=())
-    old = msgspec.structs.replace(old, lanes=tuple(msgspec.structs.replace(lane, name=()) for lane in old.lanes))
+    new = timeline_of(("aten::mm", "gemm", 0, 10))
+    lanes = tuple(msgspec.structs.replace(lane, name=()) for lane in new.lanes)
+    old = msgspec.structs.replace(new, names=(), kinds=(), lanes=lanes)
 
     assert "No timeline: this report has no single events." in notes(
         fold_of(msgspec.structs.replace(h200(), timeline=old)).blocks

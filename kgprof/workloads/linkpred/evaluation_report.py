@@ -168,7 +168,9 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
     yield row("candidates", lambda of: of.total.candidates)
     for side, ties in (("both", "realistic"), ("head", "realistic"), ("tail", "realistic")):
         yield (f"Ranks, {side}, {ties} ties",)
-        yield from _metric_rows(evaluations, side, ties)
+        for name in ("MRR", "Hits@1", "Hits@3", "Hits@10"):
+            of_rank = name.lower().replace("@", "_at_")
+            yield (f"  {name}", *(_cell(getattr(_metrics(of, side, ties), of_rank)) for of in evaluations))
     yield ("MRR by ties, both sides",)
     for ties in ("optimistic", "realistic", "pessimistic", "expected"):
         yield row(f"  {ties}", lambda of, ties=ties: _metrics(of, "both", ties).mrr)  # type: ignore[misc]
@@ -210,11 +212,6 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
             yield row(name, lambda of, at=at: int(of.total.counts[at]))  # type: ignore[misc]
     yield row("  sha256 of outcomes, steps", lambda of: of.total.vector.hexdigest()[:16])
     yield row("  sha256 of the proved", lambda of: of.total.proved_vector.hexdigest()[:16])
-
-
-def _metric_rows(evaluations: Sequence[Evaluated], side: str, ties: str) -> Iterator[tuple[str, ...]]:
-    for name, field in (("MRR", "mrr"), ("Hits@1", "hits_at_1"), ("Hits@3", "hits_at_3"), ("Hits@10", "hits_at_10")):
-        yield (f"  {name}", *(_cell(getattr(_metrics(of, side, ties), field)) for of in evaluations))
 
 
 def _metrics(of: Evaluated, side: str, ties: str, *, upper: bool = False) -> RankMetrics:

@@ -141,11 +141,26 @@ def encodings() -> dict[str, Any]:
     }
 
 
+# Triton 3.6, which torch 2.11 asks for, makes an int of an array of one element there; numpy 2.4 refuses that.
+WITH_NUMPY_2_4 = """
+from triton.runtime import interpreter
+
+patched = interpreter._patch_lang_tensor
+
+def indexed(tensor, scope):
+    patched(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+interpreter._patch_lang_tensor = indexed
+"""
+
+
 def interpreted(call: str) -> Any:
     """Triton has to be told before it is imported."""
     code = f"import json\nfrom tests.workloads.linkpred import test_level_table as t\nprint(json.dumps(t.{call}))"
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    told = [sys.executable, "-c", WITH_NUMPY_2_4 + code]
+    done = subprocess.run(told, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -202,7 +202,8 @@ def test_compiled_and_run_twice() -> None:
 
 def test_each_state_is_derived_once() -> None:
     search = Levels(workload().problem(CPU), "eager")
-    derive = search._unify
+    calls = search._by_torch()
+    derive = calls.unify
     derived: list[tuple[int, ...]] = []
 
     def noted(states: torch.Tensor, own: torch.Tensor) -> object:
@@ -210,7 +211,7 @@ def test_each_state_is_derived_once() -> None:
         derived.extend(tuple(row) for row in rows.tolist() if row[0])
         return derive(states, own)
 
-    search._unify = noted
+    search._by_torch = lambda: calls._replace(unify=noted)
     found = finish(search)
 
     assert len(derived) == len(set(derived))

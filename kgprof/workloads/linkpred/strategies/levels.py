@@ -20,7 +20,9 @@ than stated, everything begins again without a first look. On CUDA, compiled, ke
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -85,6 +87,45 @@ class Walk(NamedTuple):
     tally: Tensor  # int64 [5], of all candidates, as Successors.lost
 
 
+class Calls(NamedTuple):
+    """What torch does of a level, compiled where the mode asks for it."""
+
+    glance: Callable[..., Tensor]
+    unify: Callable[..., Any]
+    close: Callable[..., Any]
+    different: Callable[..., Any]
+    taken: Callable[..., Any]
+    encode: Callable[..., Tensor]
+    choose: Callable[..., Any]
+    contenders: Callable[..., Tensor]
+    apart: Callable[..., Tensor]
+    settle: Callable[..., Any]
+    follow: Callable[..., Any]
+
+
+def calls_of(problem: Problem, mode: str, backend: str, part: str, *, looks: bool) -> Calls:
+    engine, policy = problem.engine, problem.policy
+
+    def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
+        # How many states there are is known only when the level is reached, so the sizes are dynamic.
+        compiles = mode != m.EAGER and part in ("step", of)
+        return torch.compile(call, dynamic=True, backend=backend) if compiles else call
+
+    return Calls(
+        glance=FirstLook(policy).encode if looks else policy.encode,
+        unify=ready(engine.unify, "engine"),
+        close=ready(engine.close, "engine"),
+        different=ready(engine.different, "engine"),
+        taken=ready(engine.taken, "engine"),
+        encode=ready(policy.encode, "policy"),
+        choose=ready(choose, "policy"),
+        contenders=ready(contenders, "policy"),
+        apart=ready(apart, "policy"),
+        settle=ready(settled, "step"),
+        follow=ready(follow, "step"),
+    )
+
+
 class Levels:
     """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one choice."""
 
@@ -96,11 +137,12 @@ class Levels:
         self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
     ) -> None:
         self.problem = problem
-        self._compiling = mode, backend, part
-        self._is_ready = False
         kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
         self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
+        # Made when torch is to do a level: kernels need none of it, and importing Dynamo and Inductor takes 2 seconds.
+        calls = partial(calls_of, problem, mode, backend, part, looks=self.differs > 0)
+        self._by_torch: Callable[[], Calls] = functools.cache(calls)
         self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
         self.differed = 0.0  # as measured
         self.by_hash = True
@@ -132,7 +174,6 @@ class Levels:
         keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
         if self.kernels is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
             return
-        self._ready()
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
         first = Successors(keys, states, none, table.lost)
@@ -140,28 +181,8 @@ class Levels:
         self.walk.at.copy_(ids)
         new = new.nonzero()[:, 0]
         own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
-        encoded = self._in_passes(self._encode, states[new])
+        encoded = self._in_passes(self._by_torch().encode, states[new])
         self.frontier = Frontier(ids[new], keys[new], states[new], own, encoded)
-
-    def _ready(self) -> None:
-        """What torch needs. Kernels do not: importing Dynamo and Inductor takes two seconds."""
-        if self._is_ready:
-            return
-        self._is_ready = True
-        mode, backend, part = self._compiling
-        engine, policy = self.problem.engine, self.problem.policy
-
-        def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
-            # How many states there are is known only when the level is reached, so the sizes are dynamic.
-            compiles = mode != m.EAGER and part in ("step", of)
-            return torch.compile(call, dynamic=True, backend=backend) if compiles else call
-
-        self._glance: Callable[..., Tensor] = FirstLook(policy).encode if self.differs else policy.encode
-        self._unify, self._close = ready(engine.unify, "engine"), ready(engine.close, "engine")
-        self._different, self._taken = ready(engine.different, "engine"), ready(engine.taken, "engine")
-        self._encode, self._choose = ready(policy.encode, "policy"), ready(choose, "policy")
-        self._contenders, self._apart = ready(contenders, "policy"), ready(apart, "policy")
-        self._settle, self._follow = ready(settled, "step"), ready(follow, "step")
 
     def advance(self) -> None:
         if self.done:
@@ -190,12 +211,12 @@ class Levels:
     def _level(self) -> int:
         if len(self.frontier.ids):
             reached, new = self._expand()
-            self._follow(self.walk, self.table, self.problem.depth)
+            self._by_torch().follow(self.walk, self.table, self.problem.depth)
             # The host waits for the device here, where it has given it the whole level.
             new = new.nonzero()[:, 0]
             self.frontier = Frontier(*(each[new] for each in reached))
         else:
-            self._follow(self.walk, self.table, self.problem.depth)
+            self._by_torch().follow(self.walk, self.table, self.problem.depth)
         return len(self.frontier.ids)
 
     def _misled(self) -> bool:
@@ -241,26 +262,26 @@ class Levels:
         parts = zip(*(torch.split(each, self.derived_rows) for each in frontier), strict=True)
         chosen = zip(*(self._successors(Frontier(*part)) for part in parts), strict=True)
         successors = Successors(*(joined(column) for column in chosen))
-        self.table, ids, new = self._settle(self.table, frontier.ids, successors, self.by_hash)
+        self.table, ids, new = self._by_torch().settle(self.table, frontier.ids, successors, self.by_hash)
         return Frontier(ids, successors.keys, successors.states, frontier.own, successors.encoded), new
 
     def _successors(self, part: Frontier) -> Successors:
-        policy, count = self.problem.policy, len(part.ids)
+        policy, count, calls = self.problem.policy, len(part.ids), self._by_torch()
         if count == 1:  # for which torch would compile everything again
             part = Frontier(*(torch.cat([each, each]) for each in part))
-        unified = self._unify(part.states, part.own)
-        closed = self._close(unified, part.own, places(unified.valid))
-        listed = self._different(part.states, unified, *closed)
-        parent, words, states = self._taken(listed, places(listed.real))
+        unified = calls.unify(part.states, part.own)
+        closed = calls.close(unified, part.own, places(unified.valid))
+        listed = calls.different(part.states, unified, *closed)
+        parent, words, states = calls.taken(listed, places(listed.real))
         if self.differs:
-            seen = self._in_passes(self._glance, states)
-            kept = places(self._contenders(seen, part.encoded, parent, policy.scale, self.differs))
+            seen = self._in_passes(calls.glance, states)
+            kept = places(calls.contenders(seen, part.encoded, parent, policy.scale, self.differs))
             self.children, self.again = self.children + len(parent), self.again + len(kept)
             parent, words, states = parent[kept], words[:, kept], states[kept]
-        encoded = self._in_passes(self._encode, states)
+        encoded = self._in_passes(calls.encode, states)
         if self.differs:
-            self.apart = torch.maximum(self.apart, self._apart(seen[kept], encoded))
-        child, nans = self._choose(encoded, part.encoded, parent, policy.scale)
+            self.apart = torch.maximum(self.apart, calls.apart(seen[kept], encoded))
+        child, nans = calls.choose(encoded, part.encoded, parent, policy.scale)
         keys = torch.cat([words[:, child], part.keys[:, -1:].T]).T
         lost = torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1)
         return Successors(*(each[:count] for each in (keys, states[child], encoded[child], lost)))
