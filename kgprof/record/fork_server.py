@@ -38,7 +38,7 @@ LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)  # torch l
 MODULES = (
     "torch",
     "torch._dynamo",
-    *(f"kgprof.record.{name}" for name in ("child", "eager_calls", "environment", "kernel_provenance", "planning")),
+    *(f"kgprof.record.{name}" for name in ("child", "kernel_provenance", "planning", "script")),
     *(f"kgprof.record.{declared.module}" for declared in m.PASSES.values()),
 )
 COMPILER = ("torch._inductor.compile_fx",)  # what the first torch.compile(...) imports
@@ -289,6 +289,9 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
         from torch._inductor import config
 
         config.cpp.vec_isa_ok = {"1": True, "0": False}.get(os.environ.get(VECTOR_ISA_OK, ""))
+    # As Python does it with its own: else all children draw the same numbers.
+    importlib.import_module("numpy").random.seed()
+    importlib.import_module("torch").default_generator.seed()
     for standard in (1, 2):
         os.dup2(files[1], standard)
     os.close(files[1])

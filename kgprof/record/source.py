@@ -1,8 +1,13 @@
 """What a source of facts is: a context manager that listens to torch and leaves it as it was found."""
 
+import functools
+import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, Self
 
 from kgprof import model as m
@@ -63,6 +68,50 @@ def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
             setattr(owner, name, original)
 
     undo.callback(restore)
+
+
+def preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
+    """``function``, and ``before`` each time before it."""
+
+    @functools.wraps(function)
+    def both(*args: Any, **kwargs: Any) -> None:
+        before()
+        function(*args, **kwargs)
+
+    return both
+
+
+class WhenImported:
+    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``. Until then it stands
+    first among Python's finders."""
+
+    def __init__(self, module: str, then: Callable[[], None], undo: ExitStack) -> None:
+        self._module, self._then = module, then
+        if module in sys.modules:
+            then()
+        else:
+            sys.meta_path.insert(0, self)
+            undo.callback(self._leave)
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name != self._module:
+            return None
+        self._leave()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute, once = spec.loader.exec_module, ExitStack()
+
+            def executed(module: ModuleType) -> None:
+                once.close()  # the loader may be other modules' too
+                execute(module)
+                self._then()
+
+            replace(spec.loader, "exec_module", executed, once)
+        return spec
+
+    def _leave(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 @contextmanager
