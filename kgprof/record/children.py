@@ -42,8 +42,7 @@ from kgprof.workloads import programs
 OnPhase = Callable[[str], None]  # an empty one: it has ended
 Echo = Callable[[bytes], None]
 
-# Where imports_shared is entered.
-FORKED = (Task.PLAN, Task.SCRIPT, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)
+FORKED = frozenset(Task) - {Task.ROUND, Task.TRIAL}  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 AT_ONCE = 2  # children beside each other, where they need not be alone
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)

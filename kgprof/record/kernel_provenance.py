@@ -27,7 +27,7 @@ from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import LogListener, Source, WhenImported, preceded, replace
+from kgprof.record.source import LogListener, Source, preceded, replace, when_imported
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
@@ -87,7 +87,7 @@ class KernelProvenance(Source):
             for source in (CachedAsEver(), self._graphs, kernels, FallbackProvenance()):
                 inductor.enter_context(source)
 
-        WhenImported(COMPILER, imported, undo)
+        when_imported(COMPILER, imported, undo)
         if (wrapper := getattr(torch, "_TorchCompileInductorWrapper", None)) is not None:
             # When the program first asks for Inductor: else importing it would be in the seconds of a compilation.
             replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)

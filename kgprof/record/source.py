@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
 from kgprof import model as m
@@ -81,37 +81,31 @@ def preceded(before: Callable[[], None], function: Callable[..., None]) -> Calla
     return both
 
 
-class WhenImported:
-    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``. Until then it stands
-    first among Python's finders."""
+def when_imported(name: str, then: Callable[[], None], undo: ExitStack) -> None:
+    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``."""
+    if name in sys.modules:
+        then()
+        return
 
-    def __init__(self, module: str, then: Callable[[], None], undo: ExitStack) -> None:
-        self._module, self._then = module, then
-        if module in sys.modules:
-            then()
-        else:
-            sys.meta_path.insert(0, self)
-            undo.callback(self._leave)
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        if name != self._module:
+    def find_spec(asked: str, *_: object) -> ModuleSpec | None:
+        if asked != name:
             return None
-        self._leave()
+        waiting.close()
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            execute, once = spec.loader.exec_module, ExitStack()
+            execute = spec.loader.exec_module
 
             def executed(module: ModuleType) -> None:
-                once.close()  # the loader may be other modules' too
+                waiting.close()  # the loader may be other modules' too
                 execute(module)
-                self._then()
+                then()
 
-            replace(spec.loader, "exec_module", executed, once)
+            replace(spec.loader, "exec_module", executed, waiting)
         return spec
 
-    def _leave(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+    waiting, finder = undo.enter_context(ExitStack()), SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+    waiting.callback(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.record.source import WhenImported
+from kgprof.record.source import when_imported
 
 NAME = "waited_for_by_a_test"
 
@@ -30,7 +30,7 @@ def test_what_is_replaced_then_is_what_the_importer_gets(module: str, monkeypatc
         sys.modules[module].f = lambda: "replaced"  # type: ignore[attr-defined]
 
     with ExitStack() as undo:
-        WhenImported(module, then, undo)
+        when_imported(module, then, undo)
         assert module not in sys.modules
         got: dict[str, str] = {}
         exec(f"from {module} import f; answer = f()", got)
@@ -46,7 +46,7 @@ def test_one_that_has_been_imported_is_not_waited_for(module: str) -> None:
     came: list[str] = []
 
     with ExitStack() as undo:
-        WhenImported(module, lambda: came.append(module), undo)
+        when_imported(module, lambda: came.append(module), undo)
 
     assert came == [module]
 
@@ -54,7 +54,7 @@ def test_one_that_has_been_imported_is_not_waited_for(module: str) -> None:
 def test_after_undo_nothing_comes(module: str) -> None:
     came: list[str] = []
     with ExitStack() as undo:
-        WhenImported(module, lambda: came.append(module), undo)
+        when_imported(module, lambda: came.append(module), undo)
 
     importlib.import_module(module)
 
@@ -63,6 +63,6 @@ def test_after_undo_nothing_comes(module: str) -> None:
 
 def test_one_that_is_not_there_is_missing_as_ever() -> None:
     with ExitStack() as undo:
-        WhenImported("no_such_module_of_a_test", lambda: None, undo)
+        when_imported("no_such_module_of_a_test", lambda: None, undo)
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("no_such_module_of_a_test")
