@@ -1,10 +1,10 @@
-"""A process that has imported torch, and forks the children of a function's runs: they need not import it again.
+"""A process that has imported torch, and forks the children that run a function or a program: they need not import it.
 
 It imports nothing of the workload, computes nothing and starts no thread. From it another one is forked on demand that
-has imported Inductor too, for the plan and the runs that compile: a child begins with the modules that it would have
-imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof
-adopts it and ends it as one that it started itself; it sets what a new process would have been given (session, streams,
-environment, arguments), and goes on as one.
+has imported Inductor too, for a function's plan and the runs that compile: a child begins with the modules that it
+would have imported by the time it is prepared, or that kgprof's listeners need in it. A program imports Inductor
+itself. A child is forked twice, so that kgprof adopts it and ends it as one that it started itself; it sets what a new
+process would have been given (session, streams, environment, arguments, seeds), and goes on as one.
 
 What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
 Rounds, whose spread is that between processes, are started as new ones for that reason.
@@ -154,7 +154,7 @@ _servers: list[ForkServer] = []
 
 @contextlib.contextmanager
 def imports_shared() -> Iterator[None]:
-    """Within, children of a function are forked from a process that has imported torch, on Linux."""
+    """Within, children are forked from a process that has imported torch, on Linux."""
     _servers.append(ForkServer())
     try:
         yield
@@ -250,9 +250,8 @@ def _import(modules: Sequence[str]) -> None:
     gc.disable()  # hardly anything of it is garbage, and looking for some is a quarter of the time
     for name in modules:
         importlib.import_module(name)
-    gc.freeze()
-    gc.unfreeze()  # all of it is old now, as it would be
     gc.enable()
+    gc.collect()  # once: else a child would look through all of it soon
     for opened in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # that of this listing
             if os.readlink(opened).startswith("/dev/nvidia"):
