@@ -12,7 +12,6 @@ Rounds, whose spread is that between processes, are started as new ones for that
 
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -247,11 +246,8 @@ def gpu_is_there() -> bool:
 
 def _import(modules: Sequence[str]) -> None:
     """Ends the server where that has opened a GPU: a process that is forked from it could not use it."""
-    gc.disable()  # hardly anything of it is garbage, and looking for some is a quarter of the time
     for name in modules:
         importlib.import_module(name)
-    gc.enable()
-    gc.collect()  # once: else a child would look through all of it soon
     for opened in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # that of this listing
             if os.readlink(opened).startswith("/dev/nvidia"):
