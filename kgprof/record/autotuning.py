@@ -5,7 +5,7 @@ Both functions have these names in torch 2.11 to 2.13. They are patched once tor
 importing Inductor here would take that time out of the first call.
 """
 
-import logging
+import functools
 import math
 import sys
 import time
@@ -15,9 +15,8 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.source import LogListener, Source, replace
+from kgprof.record.source import Source, replace, when_imported
 
-TRACE_LOGGER = "torch.__trace"
 MAX_KERNELS = 500
 MAX_CHOICES = 12  # that are kept of one kernel, the fastest
 
@@ -30,29 +29,23 @@ class Autotuning(Source):
     def __init__(self, calls: CallIndex) -> None:
         self._calls = calls
         self.kernels: list[m.Autotuned] = []
-        self._waiting = {
-            "torch._inductor.select_algorithm": ("AlgorithmSelectorCache", "do_autotuning", self._of_template),
-            "torch._inductor.runtime.triton_heuristics": ("CachingAutotuner", "benchmark_all_configs", self._of_blocks),
-        }
 
     def answer(self) -> tuple[m.Autotuned, ...] | m.Skipped:
         return m.Skipped(reason=self.unavailable) if self.unavailable and not self.kernels else tuple(self.kernels)
 
     def listen(self, undo: ExitStack) -> None:
-        LogListener(self._when_imported).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        for module, owner, method, note in (
+            ("torch._inductor.select_algorithm", "AlgorithmSelectorCache", "do_autotuning", self._of_template),
+            ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "benchmark_all_configs", self._of_blocks),
+        ):
+            then = functools.partial(self._put_on, module, owner, method, note, undo.enter_context(ExitStack()))
+            when_imported(module, then, undo)
 
-    def _when_imported(self, record: logging.LogRecord) -> None:
-        """The compiler writes records all the while; the first one after an import finds the module."""
-        for module, (owner, method, note) in tuple(self._waiting.items()):
-            if (found := getattr(sys.modules.get(module), owner, None)) is not None:
-                del self._waiting[module]
-                if method in vars(found):
-                    self._put_on(found, method, note)
-                else:
-                    self.unavailable = f"this torch has no {owner}.{method}"
-
-    def _put_on(self, owner: Any, method: str, note: Callable[..., m.Autotuned]) -> None:
-        original = vars(owner)[method]
+    def _put_on(self, module: str, owner: str, method: str, note: Callable[..., m.Autotuned], undo: ExitStack) -> None:
+        found = getattr(sys.modules[module], owner, None)
+        if (original := getattr(found, method, None)) is None:
+            self.unavailable = f"this torch has no {owner}.{method}"
+            return
 
         def timed(this: Any, *args: Any, **named: Any) -> Any:
             began = time.perf_counter()
@@ -66,7 +59,7 @@ class Autotuning(Source):
                 self.unavailable = f"what was timed could not be read: {type(error).__name__}: {error}"
             return timings
 
-        replace(owner, method, timed, self._undo)
+        replace(found, method, timed, undo)
 
     def _of_template(self, timings: Mapping[Any, float], seconds: float, _: Any, *args: Any) -> m.Autotuned:
         name, inputs = args[:2]

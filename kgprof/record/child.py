@@ -33,6 +33,7 @@ from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, 
 from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_raised: list[BaseException | None] = []  # by a program
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
 
@@ -219,22 +220,21 @@ def timing_round(job: Job, events: Events) -> None:
 
 def script(job: Job, events: Events) -> BaseException | None:
     """A whole program, up to its last line; what it raised. The interpreter does the rest (kgprof.record.script)."""
-    raised: list[BaseException | None] = []
-
-    def still_interrupted() -> None:
-        """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT, which it forgets
-        when one of them executes text, as imports do; one more makes it remember."""
-        with suppress(KeyboardInterrupt):
-            if any(isinstance(error, KeyboardInterrupt) for error in raised):
-                exec("raise KeyboardInterrupt")
-
-    atexit.register(still_interrupted)
     from kgprof.record import script as scripts
 
     with events.phase(job.options.passes[0] if job.is_rerun else "script"):
         events.stream.close()  # else its number may be that of a file of the program's when Python closes it
-    raised.append(scripts.run(job, events.send))
-    return raised[0]
+    _raised.append(scripts.run(job, events.send))
+    return _raised[0]
+
+
+@atexit.register  # before torch is imported, which has handlers too
+def _still_interrupted() -> None:
+    """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT, which it forgets when
+    one of them executes text, as imports do; one more makes it remember."""
+    with suppress(KeyboardInterrupt):
+        if any(isinstance(error, KeyboardInterrupt) for error in _raised):
+            exec("raise KeyboardInterrupt")
 
 
 def probe(job: Job, events: Events) -> None:

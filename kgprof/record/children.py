@@ -37,11 +37,12 @@ from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase
 from kgprof.record.log import BoundedLog, Quiet
 from kgprof.record.turns import FIRST, IN_TURN_FROM
 from kgprof.signals import Signals, catches, words
+from kgprof.workloads import programs
 
 OnPhase = Callable[[str], None]  # an empty one: it has ended
 Echo = Callable[[bytes], None]
 
-FORKED = (Task.PLAN, Task.MEASURE, Task.PROBE, Task.AGREEMENT, Task.CEILINGS)  # where imports_shared is entered
+FORKED = frozenset(Task) - {Task.ROUND, Task.TRIAL}  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 AT_ONCE = 2  # children beside each other, where they need not be alone
 EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
@@ -309,6 +310,8 @@ class _Child:
             os.close(writing)
         self.pid = self._process.pid
         self._log.feed(said)
+        if self._is_program:
+            echo(said)
         self._began = time.monotonic()
         emptied: tuple[tuple[Callable[..., None], Any], ...] = (
             (self._read_events, (events,)),
@@ -323,13 +326,14 @@ class _Child:
         self, job: Job, job_file: str, environment: Mapping[str, str], events: int, pass_fds: tuple[int, ...]
     ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:
         """The process, and what was printed before it began."""
-        options, code = (["-c"], PROGRAM_BOOTSTRAP) if self._is_program else (["-P", "-c"], BOOTSTRAP)
+        of_program = job.task in FORKED and programs.is_program(job.options.workload)
+        options, code = (["-c"], PROGRAM_BOOTSTRAP) if of_program else (["-P", "-c"], BOOTSTRAP)
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         if job.task in FORKED and job.checkout is None:
             server = [sys.executable, *options, code.format("fork_server"), home]
             modes = job.options.modes if job.key is None else (job.key.mode,)
             compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {m.EAGER}
-            compiles = compiles and not job.options.backend
+            compiles = compiles and not job.options.backend and not of_program
             forked = fork_server.forked(server, job_file, environment, events, self._signals, compiles)
             if forked is not None:
                 return forked

@@ -18,7 +18,7 @@ from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.errors import UsageError
 from kgprof.record.job import VECTOR_ISA_WORKS
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, preceded, replace
 
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
@@ -213,9 +213,8 @@ class ProbeWhenAsked(Source):
         if wrapper is None:
             self.unavailable = "this torch has no torch._TorchCompileInductorWrapper"
             return
-        original = wrapper.__init__
 
-        def asked(this: Any, *args: Any, **settings: Any) -> None:
+        def asked() -> None:
             if not self._probed:
                 self._probed, began = True, time.perf_counter()
                 with tempfile.TemporaryDirectory() as files:  # which are no part of what the program compiles
@@ -224,6 +223,5 @@ class ProbeWhenAsked(Source):
                     self._cache.mkdir(parents=True, exist_ok=True)
                     (self._cache / VECTOR_ISA_WORKS).touch()
                 self.took_s = time.perf_counter() - began
-            original(this, *args, **settings)
 
-        replace(wrapper, "__init__", asked, undo)
+        replace(wrapper, "__init__", preceded(asked, wrapper.__init__), undo)

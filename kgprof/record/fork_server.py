@@ -1,10 +1,10 @@
-"""A process that has imported torch, and forks the children of a function's runs: they need not import it again.
+"""A process that has imported torch, and forks the children that run a function or a program: they need not import it.
 
 It imports nothing of the workload, computes nothing and starts no thread. From it another one is forked on demand that
-has imported Inductor too, for the plan and the runs that compile: a child begins with the modules that it would have
-imported by the time it is prepared, or that kgprof's listeners need in it. A child is forked twice, so that kgprof
-adopts it and ends it as one that it started itself; it sets what a new process would have been given (session, streams,
-environment, arguments), and goes on as one.
+has imported Inductor too, for a function's plan and the runs that compile: a child begins with the modules that it
+would have imported by the time it is prepared, or that kgprof's listeners need in it. A program imports Inductor
+itself. A child is forked twice, so that kgprof adopts it and ends it as one that it started itself; it sets what a new
+process would have been given (session, streams, environment, arguments, seeds), and goes on as one.
 
 What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
 Rounds, whose spread is that between processes, are started as new ones for that reason.
@@ -38,7 +38,7 @@ LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)  # torch l
 MODULES = (
     "torch",
     "torch._dynamo",
-    *(f"kgprof.record.{name}" for name in ("child", "eager_calls", "environment", "kernel_provenance", "planning")),
+    *(f"kgprof.record.{name}" for name in ("child", "kernel_provenance", "planning", "script")),
     *(f"kgprof.record.{declared.module}" for declared in m.PASSES.values()),
 )
 COMPILER = ("torch._inductor.compile_fx",)  # what the first torch.compile(...) imports
@@ -153,7 +153,7 @@ _servers: list[ForkServer] = []
 
 @contextlib.contextmanager
 def imports_shared() -> Iterator[None]:
-    """Within, children of a function are forked from a process that has imported torch, on Linux."""
+    """Within, children are forked from a process that has imported torch, on Linux."""
     _servers.append(ForkServer())
     try:
         yield
@@ -289,6 +289,9 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
         from torch._inductor import config
 
         config.cpp.vec_isa_ok = {"1": True, "0": False}.get(os.environ.get(VECTOR_ISA_OK, ""))
+    # As Python does it with its own: else all children draw the same numbers.
+    importlib.import_module("numpy").random.seed()
+    importlib.import_module("torch").default_generator.seed()
     for standard in (1, 2):
         os.dup2(files[1], standard)
     os.close(files[1])

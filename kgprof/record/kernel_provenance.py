@@ -16,9 +16,10 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
+import torch
 from msgspec.structs import replace as replaced
 
 from kgprof import model as m
@@ -26,11 +27,12 @@ from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import LogListener, Source, replace
+from kgprof.record.source import LogListener, Source, preceded, replace, when_imported
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
+COMPILER = "torch._inductor.compile_fx"
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 LEVEL = "provenance_tracking_level"
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
@@ -78,10 +80,17 @@ class KernelProvenance(Source):
         LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
-        undo.enter_context(CachedAsEver())
-        undo.enter_context(self._graphs)
-        undo.enter_context(KernelWatch(self._work.__setitem__, self._graphs))
-        undo.enter_context(FallbackProvenance())
+        inductor = undo.enter_context(ExitStack())
+
+        def imported() -> None:
+            kernels = KernelWatch(self._work.__setitem__, self._graphs)
+            for source in (CachedAsEver(), self._graphs, kernels, FallbackProvenance()):
+                inductor.enter_context(source)
+
+        when_imported(COMPILER, imported, undo)
+        if (wrapper := getattr(torch, "_TorchCompileInductorWrapper", None)) is not None:
+            # When the program first asks for Inductor: else importing it would be in the seconds of a compilation.
+            replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
 
     def _take(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
@@ -111,6 +120,11 @@ class KernelProvenance(Source):
                 self.origins.append(origin)
             else:
                 self.left_out += 1
+
+
+def _import_inductor() -> None:
+    with suppress(ImportError):  # compiling raises it too
+        importlib.import_module(COMPILER)
 
 
 def origins(
@@ -378,8 +392,6 @@ def _bytes_of_tensor(tensor: Any) -> int:
 
 
 def _dtype(node: Any) -> str:
-    import torch
-
     operands = [one.get_output_spec().dtype for one in _tensors(getattr(node, "inputs", ()))]
     if any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in operands):  # its result is of another type
         return m.FLOAT8

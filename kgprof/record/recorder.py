@@ -58,8 +58,7 @@ def record(
     is_program = programs.is_program(options.workload)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
-        if not is_program:
-            stack.enter_context(fork_server.imports_shared())
+        stack.enter_context(fork_server.imports_shared())
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         store.clear(folder)

@@ -1,8 +1,13 @@
 """What a source of facts is: a context manager that listens to torch and leaves it as it was found."""
 
+import functools
+import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
 from kgprof import model as m
@@ -63,6 +68,44 @@ def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
             setattr(owner, name, original)
 
     undo.callback(restore)
+
+
+def preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
+    """``function``, and ``before`` each time before it."""
+
+    @functools.wraps(function)
+    def both(*args: Any, **kwargs: Any) -> None:
+        before()
+        function(*args, **kwargs)
+
+    return both
+
+
+def when_imported(name: str, then: Callable[[], None], undo: ExitStack) -> None:
+    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``."""
+    if name in sys.modules:
+        then()
+        return
+
+    def find_spec(asked: str, *_: object) -> ModuleSpec | None:
+        if asked != name:
+            return None
+        waiting.close()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                waiting.close()  # the loader may be other modules' too
+                execute(module)
+                then()
+
+            replace(spec.loader, "exec_module", executed, waiting)
+        return spec
+
+    waiting, finder = undo.enter_context(ExitStack()), SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+    waiting.callback(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ becomes the number of the step.
 """
 
 import contextlib
-import functools
 import os
 import sys
 import time
@@ -24,7 +23,7 @@ import torch
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, preceded, replace
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
 
@@ -224,20 +223,9 @@ class StepMarks(Source):
         leave = register_module_forward_pre_hook(called).remove
         undo.callback(leave)
         for made in (OptimizeContext, torch.optim.Optimizer):
-            replace(made, "__init__", _preceded(leave, made.__init__), undo)
+            replace(made, "__init__", preceded(leave, made.__init__), undo)
         return ""
 
 
 def _parameters(optimizer: Any) -> set[int]:
     return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def _preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
-    """``function``, and ``before`` each time before it."""
-
-    @functools.wraps(function)
-    def both(*args: Any, **kwargs: Any) -> None:
-        before()
-        function(*args, **kwargs)
-
-    return both

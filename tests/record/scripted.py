@@ -22,7 +22,7 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.reading import layout, recordings
-from kgprof.record import children, store
+from kgprof.record import children, fork_server, store
 from kgprof.record.children import Caches, Start
 from kgprof.record.job import Job, Task
 from tests.record.handmade import ENVIRONMENT
@@ -107,7 +107,8 @@ def ran(
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     caches = Caches(folder=folder / "caches")
-    ended = children.run(Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append).exit
+    with fork_server.imports_shared():
+        ended = children.run(Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append).exit
     store.write_exit(recording, KEY, ended)
     (run,) = recordings.load(recording).runs
     return Ran(exit=ended, run=run, echoed=b"".join(echoed).decode(), folder=recording)

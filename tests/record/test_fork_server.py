@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Job, Task
 from tests.cli.test_endings import left
+from tests.record.scripted import ran
 from tests.record.test_children import is_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
@@ -379,3 +381,42 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
         "TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0",
         "OMP_WAIT_POLICY": "passive",
     }
+
+
+PROGRAM = FACTS.replace('sys.modules["__main__"].main.__module__', '"fork_server" in sys.orig_argv[2]')
+DRAWS = "import random, numpy, torch\nprint([random.random(), float(numpy.random.rand()), torch.initial_seed()])"
+
+
+def test_a_forked_program_is_what_one_in_a_new_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGPROF_OUT", str(tmp_path / "facts.jsonl"))
+    text = f"{PROGRAM.partition('def step')[0]}\nprint('end of main')\n"
+    forked = ran(tmp_path, text, "--lr", "1")
+    shutil.rmtree(forked.folder)
+    monkeypatch.setattr(fork_server, "forked", lambda *given: None)
+    new = ran(tmp_path, text, "--lr", "1")
+
+    seen = [json.loads(line) for line in (tmp_path / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [is_forked for _, is_forked, _ in seen] == [True, False]
+    (_, _, forked_facts), (_, _, new_facts) = seen
+    assert forked_facts.pop("drawn") != new_facts.pop("drawn")
+    assert forked_facts == new_facts
+    assert (forked.echoed, forked.exit.outcome, forked.exit.exit_code) == ("end of main\n", Outcome.OK, 0)
+    assert (new.echoed, new.exit.outcome, new.exit.exit_code) == ("end of main\n", Outcome.OK, 0)
+
+
+def test_programs_that_are_forked_draw_numbers_of_their_own(tmp_path: Path) -> None:
+    with fork_server.imports_shared(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "imports_shared", contextlib.nullcontext)  # both of the one server
+        drawn = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            drawn.append(json.loads(ran(tmp_path / name, DRAWS).echoed))
+
+    assert all(first != second for first, second in zip(*drawn, strict=True))
+
+
+def test_what_is_printed_during_imports_is_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; print('imported', file=sys.stderr)", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert ran(tmp_path, "print('main')").echoed == "imported\nmain\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -504,6 +505,32 @@ def test_what_a_program_does_after_its_last_step_is_none(tmp_path: Path) -> None
     calls = {row.function: row.calls for row in done.run.host.rows}
     assert calls["SGD.step"] == 34 - 9
     assert "<built-in method time.sleep>" not in calls
+
+
+def test_inductor_is_not_imported_for_a_program_that_does_not_ask_for_it(tmp_path: Path) -> None:
+    passes = (*CAPTURED, PassName.MEMORY)
+    done = ran(tmp_path, f"{TRAINS}print('torch._inductor.compile_fx' in sys.modules)\n", passes=passes)
+
+    assert done.echoed.splitlines()[-2:] == ["to stderr", "False"]
+
+
+@pytest.mark.parametrize("asks", ["torch.compile(product)", "torch._dynamo.optimize('inductor')(product)"])
+def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(tmp_path: Path, asks: str) -> None:
+    text = f"""
+        import torch
+        def product(x):
+            return ((x * 3) @ x).sin()
+        compiled = {asks}
+        for _ in range(3): compiled(torch.ones(8, 8))
+    """
+    done = ran(tmp_path, text, passes=(PassName.COMPILE, PassName.TRACE), steps=1, warmup=1)
+
+    kept = json.loads((layout.run_folder(done.folder, done.run.key) / layout.KERNEL_ORIGINS).read_bytes())
+    lines = {origin["kernel"].partition("_")[0]: [one["line"] for one in origin["lines"]] for origin in kept["origins"]}
+    assert lines == {"cpp": [4], "extern": [4]}
+    (graph,) = kept["graphs"]
+    assert (graph["eager"]["operators"], graph["kernels"], graph["generated"]) == (3, 3, 2)
+    assert all("work" in origin for origin in kept["origins"])
 
 
 @pytest.mark.parametrize(("program", "warmup", "steps"), [(TRAINS, 8, 5), (ENDS_LATE, 25, 2)])

@@ -1,0 +1,68 @@
+"""A module that is waited for: nothing of it is missed, and nothing is imported for the waiting."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kgprof.record.source import when_imported
+
+NAME = "waited_for_by_a_test"
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / f"{NAME}.py").write_text("def f(): return 'its own'\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
+    importlib.invalidate_caches()
+    return NAME
+
+
+def test_what_is_replaced_then_is_what_the_importer_gets(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(sys.meta_path)
+
+    def then() -> None:
+        sys.modules[module].f = lambda: "replaced"  # type: ignore[attr-defined]
+
+    with ExitStack() as undo:
+        when_imported(module, then, undo)
+        assert module not in sys.modules
+        got: dict[str, str] = {}
+        exec(f"from {module} import f; answer = f()", got)
+        assert sys.meta_path == before
+
+    monkeypatch.delitem(sys.modules, module)
+    assert got["answer"] == "replaced"
+    assert importlib.import_module(module).f() == "its own"  # once, though pytest's loader of both is one
+
+
+def test_one_that_has_been_imported_is_not_waited_for(module: str) -> None:
+    importlib.import_module(module)
+    came: list[str] = []
+
+    with ExitStack() as undo:
+        when_imported(module, lambda: came.append(module), undo)
+
+    assert came == [module]
+
+
+def test_after_undo_nothing_comes(module: str) -> None:
+    came: list[str] = []
+    with ExitStack() as undo:
+        when_imported(module, lambda: came.append(module), undo)
+
+    importlib.import_module(module)
+
+    assert came == []
+
+
+def test_one_that_is_not_there_is_missing_as_ever() -> None:
+    with ExitStack() as undo:
+        when_imported("no_such_module_of_a_test", lambda: None, undo)
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("no_such_module_of_a_test")
