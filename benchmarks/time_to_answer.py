@@ -163,15 +163,16 @@ def where_it_goes(command: Sequence[str]) -> int:
         print(f"| {now} | {at - since:.1f} | {spent - began:.1f} |", file=sys.stderr, flush=True)
         now, began, since = phase, spent, at
 
-    def watched(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
+    def watched(given: children.Start, **settings: Any) -> Any:
+        job = given.job
         whose = job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}"
         enters(f"{whose}: start, imports")
 
         def heard(name: str) -> None:
             enters(f"{whose}: {name}")
-            on_phase(name)
+            given.on_phase(name)
 
-        ended = original(job, on_phase=heard, **settings)
+        ended = original(replace(given, on_phase=heard), **settings)
         enters("kgprof")
         return ended
 
