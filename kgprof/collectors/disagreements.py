@@ -16,6 +16,7 @@ A source that was not there, or that had to leave records out, takes no part: wh
 """
 
 from collections.abc import Iterator
+from statistics import median
 
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, syncs
@@ -56,7 +57,7 @@ RULES = (SOURCES_DISAGREE,)
 TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
 Place = tuple[str, int]  # file, line
 SYNC_HOOKS, DISPATCH, SYNC_DEBUG = "sync hooks", "dispatch", "sync-debug"
-WAITS_APART, WAITS_SHARE = 0.5, 0.1  # a step, and of those that the hooks saw: below both they agree
+WAITS_APART, WAITS_SHARE = 1, 0.1  # a step, and of those that the hooks saw: below both they agree
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
@@ -171,19 +172,24 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
 def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
     """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all; not their lines.
 
-    Another process and other steps: what happens in every fifth step may happen in three steps of twenty, or in four.
+    Another process and other steps, in which it evaluates, saves or tries out kernels more or less often: the middle
+    half of the steps is compared.
     """
-    memory, trace = run.record.memory, run.trace(m.PassName.TRACE)
+    memory, trace, script = run.record.memory, run.trace(m.PassName.TRACE), run.record.script
     if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or isinstance(trace, m.Skipped):
         return
     if memory.capture_unavailable or memory.syncs.left_out:
         return  # the breakdown says so
-    steps = timeline.profiler_steps(trace.columns)
-    waited = launches.waits(trace.columns, steps) / max(1, len(steps))
-    seen = syncs.syncs_per_step(events, run.key)
-    if abs(waited - seen) >= max(WAITS_APART, WAITS_SHARE * seen):
-        calls = f"the trace has {waited:g} per step"
-        yield _disagreement(run.key, "waits", None, f"the hooks saw {plural(seen, 'sync')} per step, but {calls}")
+    if script is not None and script.traced:
+        return  # other steps
+    waited = sorted(launches.waits(trace.columns, timeline.profiler_steps(trace.columns)).tolist()) or [0]
+    seen = sorted(syncs.syncs_of_steps(events, run.key)) or [0]
+    (low, middle, high), (least, usual, most) = (
+        (a[len(a) // 4], median(a), a[-1 - len(a) // 4]) for a in (waited, seen)
+    )
+    if max(low - most, least - high) >= max(WAITS_APART, WAITS_SHARE * usual):
+        calls = f"the trace has {middle:g}"
+        yield _disagreement(run.key, "waits", None, f"the hooks saw {plural(usual, 'sync')} in most steps, but {calls}")
 
 
 def _disagreement(run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str) -> Disagreement:

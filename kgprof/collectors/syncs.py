@@ -131,9 +131,7 @@ class Sync(m.Model, frozen=True, kw_only=True):
     location: m.Location
     cause: str
     where: str
-    reads_per_step: float  # mean over the calls after warm-up
-    events: int  # in all of these together
-    calls: int  # of these, in which it happened
+    reads: tuple[int, ...]  # of each call after warm-up
     steps: int  # how many these are; 0: the program is one window
     operator: str
     library: m.PackageLine | None  # the innermost line of a library that reads, where it is not the project's own
@@ -143,6 +141,19 @@ class Sync(m.Model, frozen=True, kw_only=True):
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     identity: str  # the same in another checkout and after an edit above the line
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
+
+    @property
+    def events(self) -> int:
+        return sum(self.reads)
+
+    @property
+    def reads_per_step(self) -> float:
+        return self.events / len(self.reads)
+
+    @property
+    def calls(self) -> int:
+        """In which it happened."""
+        return sum(count > 0 for count in self.reads)
 
 
 # ---------------------------------------------------------------- from records to events
@@ -202,9 +213,7 @@ def _of_run(
             location=place,
             cause=cause,
             where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
-            reads_per_step=sum(reads) / len(reads),
-            events=sum(reads),
-            calls=sum(count > 0 for count in reads),
+            reads=tuple(reads),
             steps=0 if window else len(reads),
             operator=first.operator or first.op,
             library=library,
@@ -368,6 +377,12 @@ def called_function(expression: str) -> str:
 def syncs_per_step(events: Sequence[Sync], run: m.RunKey) -> float:
     """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
     return sum(event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id)
+
+
+def syncs_of_steps(events: Sequence[Sync], run: m.RunKey) -> list[int]:
+    """The same of each step after warm-up; empty without any."""
+    counted = (event.reads for event in events if event.run == run and event.rule != WOULD_SYNC.id)
+    return [sum(of_step) for of_step in zip(*counted, strict=True)]
 
 
 def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:

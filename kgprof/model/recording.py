@@ -142,6 +142,7 @@ class ScriptRun(Model, frozen=True, kw_only=True):
 
     step: str  # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there was none
     steps: int
+    traced: str = ""  # what was counted as one in TRACE, where that is another choice
     counted: dict[str, int]  # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun

@@ -119,9 +119,9 @@ def threads_of(columns: Columns, calls: Indices) -> list[int]:
     return [int(thread) for thread in np.flatnonzero(used)]
 
 
-def waits(columns: Columns, steps: timeline.Intervals) -> int:
-    """Calls inside ``steps`` in which the host waits for the device, on whatever thread, but for the recorder's own and
-    those with which ``torch.cuda.graph`` begins a capture."""
+def waits(columns: Columns, steps: timeline.Intervals) -> npt.NDArray[np.int64]:
+    """Calls in which the host waits for the device, on whatever thread, in each of ``steps``; not the recorder's own,
+    nor those with which ``torch.cuda.graph`` begins a capture. Shape [steps]."""
     runtime = columns.of_category(*LAUNCH_CATEGORIES)
     calls = np.flatnonzero(columns.named(*WAITS) & runtime)
     calls = calls[np.argsort(columns.start_ns[calls], kind="stable")]
@@ -134,7 +134,7 @@ def waits(columns: Columns, steps: timeline.Intervals) -> int:
     starts = columns.start_ns[calls]
     begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
     ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")
-    return int(((begun > ended) & ~own).sum())
+    return np.bincount(begun[(begun > ended) & ~own] - 1, minlength=len(steps))
 
 
 def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.LaunchQueue | m.Skipped:

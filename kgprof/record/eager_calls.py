@@ -66,6 +66,8 @@ class EagerCalls(Source):
             self.unavailable = "a step begins inside a call of a compiled function, where no torch mode can be set"
             return
         mode = _Mode(self)
+        self._seen.clear()  # of a window that began again
+        self._forward.clear()
         self._thread = threading.get_ident()
 
         def leave() -> None:

@@ -394,6 +394,7 @@ class Capture:
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
+            traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={other.words: self._step_count(kind) if other is kind else counts[other] for other in Kind},
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,

@@ -34,7 +34,11 @@ def _elsewhere() -> bool:
 
 
 class TraceWindow(Source):
-    """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``."""
+    """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``.
+
+    A program that evaluates before it trains has calls of compiled code first and steps of its optimizer later. When
+    there are enough of a kind that is preferred to the window's, all begins again, and what was traced is forgotten.
+    """
 
     name = "trace window"
 
@@ -52,6 +56,7 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
+        self._is_last = False  # closed for good: there is no other window, whatever steps come later
         self.first: Source | None = None  # listens in the step before those that count, whose time nobody takes
         self._in_first = ExitStack()
 
@@ -59,6 +64,9 @@ class TraceWindow(Source):
 
     def marked(self, kind: Kind) -> None:
         """At each mark; steps of another kind than the preferred one so far are none of the window's."""
+        better = self.kind is not None and kind is self._steps.chosen is not self.kind
+        if better and self._steps.counts[kind] > self._opens_after and not self._is_last and not _elsewhere():
+            self._begin_again()
         if self.result is not None or kind is not (self.kind or self._steps.chosen):
             return
         if _elsewhere():
@@ -82,12 +90,20 @@ class TraceWindow(Source):
         self._in_first.close()
         self._times.append(time.perf_counter_ns())
         if len(self._times) > self._wanted:
-            self.close()
+            self.close(for_good=False)
         else:
             self._tell(self._profiler.step)
 
-    def close(self, why: str = "") -> None:
+    def _begin_again(self) -> None:
+        self._in_first.close()
+        if self._profiler is not None:
+            self._tell(self._profiler.stop)
+        self._profiler = self.result = self.kind = self.opened_at = None
+        self._times.clear()
+
+    def close(self, why: str = "", *, for_good: bool = True) -> None:
         """Once; ``why`` it was not open for as long as it should have been."""
+        self._is_last = self._is_last or for_good
         if self.result is not None:
             return
         if self._profiler is not None and _elsewhere():

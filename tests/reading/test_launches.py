@@ -103,4 +103,4 @@ def test_the_wait_with_which_torch_begins_a_capture_is_none_of_the_programs(tmp_
     events = [event("cuda_runtime", name, 10 + 5 * number, 2) for number, name in enumerate((*calls, *after))]
     columns = kineto.read(write(tmp_path / "t.json", [step(0, 0, 100), *events])).columns
 
-    assert waits(columns, profiler_steps(columns)) == 2  # its own before the capture, and the one after it
+    assert waits(columns, profiler_steps(columns)).sum() == 2  # its own before the capture, and the one after it
