@@ -30,6 +30,21 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
 
+RANGES = 6  # of lines, in a sentence
+
+
+def ranges(lines: Iterable[int]) -> str:
+    """Lines of a file, neighbours together: "18,81-84"; of many the first few."""
+    groups: list[list[int]] = []
+    for line in sorted({*lines}):
+        if groups and line == groups[-1][-1] + 1:
+            groups[-1] = [groups[-1][0], line]
+        else:
+            groups.append([line])
+    shown = ",".join("-".join(map(str, group)) for group in groups[:RANGES])
+    return f"{shown},\N{HORIZONTAL ELLIPSIS}" if len(groups) > RANGES else shown
+
+
 def opening(text: str) -> str:
     """The first line of an error's words, and what it announces: "backend='inductor' raised: AssertionError: ..."."""
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]

@@ -17,7 +17,7 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, over_rounds, ranked, timed, whole_jobs
-from kgprof.wording import figure, plural
+from kgprof.wording import figure, plural, ranges
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
@@ -230,8 +230,9 @@ def verdict(
     )
     if actions and any(run.script is not None and run.script.step for run in runs):
         first = actions[0]
-        place = f"{PurePosixPath(first.location.file).name}:{first.location.line}: " if first.location else ""
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {place}{first.text}")
+        places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()]
+        what = ": ".join(filter(None, (", ".join(places), first.text)))
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {what}")
     answer, *rest = remarks
     doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))

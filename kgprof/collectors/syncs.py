@@ -7,6 +7,7 @@ count is a lower bound, so the largest stands. What only happens in warm-up is n
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -29,7 +30,8 @@ HOST_DEVICE_SYNC = m.Rule(
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
         "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the end), read it only "
-        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later."
+        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later. If the size "
+        "of a result is read (boolean mask, nonzero, unique), compute it once before the loop, or use a fixed size."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -121,6 +123,16 @@ SAID = {
 
 # torch.multinomial checks its input on the CPU; gpt-fast draws like this.
 DRAWN = "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, keepdim=True)  # draws without a sync"
+
+# What is read is the size of the result.
+SIZED = {
+    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. If the mask changes: "
+    "torch.where(mask, x, 0), with both in one shape",
+    "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused ones hold -1. If the mask "
+    "stays the same: nonzero() once, before the loop",
+    "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  # which of the indices below "
+    "N occur. If x stays the same: unique() once, before the loop",
+}
 
 
 class Sync(m.Model, frozen=True, kw_only=True):
@@ -386,7 +398,9 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
-    what, often = SAID.get(event.cause, "reading a value"), _often(event)
+    again = event.cause == "nonzero" and called_function(event.expression) == "backward"
+    cause = "mask-index" if again else event.cause
+    what, often = f"{'the backward of ' if again else ''}{SAID.get(cause, 'reading a value')}", _often(event)
     if event.called:
         what = f"a value read inside {event.called}()"
     if event.library:
@@ -419,16 +433,29 @@ def _finding(event: Sync) -> m.Finding:
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
         library=event.library,
-        fix=""
-        if event.library
-        else DRAWN
-        if event.called == "multinomial"
-        else kept_as_a_tensor(event.location.text, event.expression),
+        fix="" if event.library else DRAWN if event.called == "multinomial" else _fix(event, cause),
         reads=m.Reads(
-            operator=event.operator, events=event.events, in_steps=event.calls, steps=event.steps, chain=event.chain
+            operator=event.operator,
+            events=event.events,
+            in_steps=event.calls,
+            steps=event.steps,
+            chain=event.chain,
+            cause=event.called or cause,
         ),
         cost=cost,
     )
+
+
+def _fix(event: Sync, cause: str) -> str:
+    """With the line's own names, where it indexes one tensor with one mask."""
+    if cause not in SIZED:
+        return kept_as_a_tensor(event.location.text, event.expression)
+    with suppress(SyntaxError, ValueError):
+        read = ast.parse(event.expression.strip(), mode="eval").body
+        if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
+            nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
+            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value))
+    return SIZED[cause].format(nonzero="mask.nonzero", x="x")
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:
