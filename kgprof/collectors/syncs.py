@@ -24,14 +24,14 @@ HOST_DEVICE_SYNC = m.Rule(
     summary="A line makes the CPU wait for the GPU, usually to read a value.",
     why=(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
-        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. On a "
-        "CPU nothing waits; the finding says what it would do on a GPU, in a note if in at most an eighth of the steps."
+        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. A "
+        "boolean mask, nonzero and unique read the size of their result. On a CPU nothing waits; the finding says what "
+        "it would do on a GPU, in a note if in at most an eighth of the steps."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
         "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the end), read it only "
-        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later. If the size "
-        "of a result is read (boolean mask, nonzero, unique), compute it once before the loop, or use a fixed size."
+        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),

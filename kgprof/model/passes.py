@@ -114,11 +114,13 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
+    compiled_in: tuple[int, ...] = ()  # of a script: the steps in which torch compiled, TRACE's among them
 
     @property
     def watched_us(self) -> tuple[float, ...]:
         """The steady calls, microseconds each: every pass but TIMING says so what its instrument costs a step."""
-        return self.call_us[self.steady_from :]
+        steady = (call for call in range(self.steady_from, len(self.call_us)) if call not in self.compiled_in)
+        return tuple(self.call_us[call] for call in steady)
 
 
 class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):

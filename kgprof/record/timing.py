@@ -8,7 +8,7 @@ import gc
 import statistics
 import sys
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import pairwise
@@ -246,6 +246,13 @@ def frames_seen_by_dynamo() -> int:
     """Frames that Dynamo was given to compile since the process began; 0 while it is not loaded."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return counters["frames"]["total"] if counters is not None else 0
+
+
+def compilations_seen() -> int:
+    """A number that grows with each frame that Dynamo compiles and each graph of Inductor's, a backward one too."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    graphs: Counter[str] = counters["inductor"] if counters is not None else Counter()
+    return frames_seen_by_dynamo() + graphs[HIT] + graphs[MISS] + graphs[BYPASS]
 
 
 # ---------------------------------------------------------------- one more round
