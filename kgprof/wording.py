@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import groupby
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -35,13 +36,9 @@ RANGES = 6  # of lines, in a sentence
 
 def ranges(lines: Iterable[int]) -> str:
     """Lines of a file, neighbours together: "18,81-84"; of many the first few."""
-    groups: list[list[int]] = []
-    for line in sorted({*lines}):
-        if groups and line == groups[-1][-1] + 1:
-            groups[-1] = [groups[-1][0], line]
-        else:
-            groups.append([line])
-    shown = ",".join("-".join(map(str, group)) for group in groups[:RANGES])
+    near = groupby(enumerate(sorted({*lines})), lambda numbered: numbered[1] - numbered[0])
+    groups = [[line for _, line in group] for _, group in near]
+    shown = ",".join(f"{group[0]}-{group[-1]}" if group[1:] else f"{group[0]}" for group in groups[:RANGES])
     return f"{shown},\N{HORIZONTAL ELLIPSIS}" if len(groups) > RANGES else shown
 
 

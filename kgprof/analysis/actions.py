@@ -72,13 +72,16 @@ def _found(
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
-        each = len({(place.file, place.line) for place in (first.location, *also) if place})
-        alike = each > 1 and all(one.message == first.message for one in more)
+        lines, text = len({(one.file, one.line) for one in (first.location, *also) if one}), first.message
+        if first.location and lines > 1:
+            alike = all(one.message == text for one in more)
+            most = f" on line {first.location.line}, and likewise on {lines - 1} more"
+            text += f", on each of {lines} lines" if alike else most
         yield m.Action(
             run=run.key,
             rule=first.rule,
             finding=first.fingerprint,
-            text=f"{first.message}, on each of {each} lines" if alike else first.message,
+            text=text,
             location=first.location,
             fix=fix,
             no_fix=first.no_fix,

@@ -69,14 +69,14 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     """The step of a script that was not run again for TIMING: as long as it took under the instruments."""
+    finer = f"; kgprof.step() at the top of {script.closure} makes a step of each call" if script.closure else ""
     if script.is_one_window:
-        return f"{run.key.slug} has no steps, and was not timed"
+        return f"{run.key.slug} has no steps, and was not timed{finer}"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped):
         return steps
     steady = run.compile.steady
     if isinstance(steady, m.Skipped):
-        finer = f"; kgprof.step() at the top of {script.closure} makes a step of each call" if script.closure else ""
         return f"{steps}; no step time: {steady.reason}{finer}"
     under = "under torch.profiler" if steady.measured_in == m.PassName.TRACE else "with kgprof's listeners on"
     return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"

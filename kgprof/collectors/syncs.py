@@ -6,7 +6,7 @@ count is a lower bound, so the largest stands. What only happens in warm-up is n
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -198,7 +198,8 @@ def _of_run(
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(one.line_of_code == site.line_of_code for one in sites if one != site):
             continue  # torch's own way to a value that is read at this line anyway
-        reads = _reads(seen, steady)
+        # Of each call the most that one source saw.
+        reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
         if sum(reads) <= window:  # what a whole program reads once is its result
             continue
         first = seen[0]
@@ -264,24 +265,21 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
 
 
-def _reads(records: Sequence[m.SyncRecord], steady: range) -> list[int]:
-    """Of each call the most that one source saw; two operators of one source are two reads."""
-    by_source: dict[str, list[int]] = defaultdict(lambda: [0] * len(steady))
+def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> list[list[float]]:
+    """What each source counted, or how long it waited, call by call; two operators of one source are added up."""
+    by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
+        seen: Mapping[int, float] = record.waited_us if waits else record.calls
         for index, call in enumerate(steady):
-            by_source[record.source][index] += record.calls.get(call, 0)
-    return [max(counts) for counts in zip(*by_source.values(), strict=True)]
+            by_source[record.source][index] += seen.get(call, 0)
+    return list(by_source.values())
 
 
 def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
         return m.Skipped(reason="not applicable on a CPU")
-    by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
-    for record in records:
-        for index, call in enumerate(steady):
-            by_source[record.source][index] += record.waited_us.get(call, 0.0)
-    longest = max(by_source.values(), key=sum, default=[])
+    longest = max(_by_source(records, steady, True), key=sum, default=[])
     return tuple(longest) if any(longest) else m.Skipped(reason="no hook timed this wait")
 
 

@@ -343,9 +343,8 @@ class Capture:
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
                 lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
-            steps = self._step_count(kind)
-            compiled = self._compile.answer(call_us, warmup, *lost, calls=steps, compiled_in=compiled_in)
-            place.write(m.PassName.COMPILE, compiled)
+            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
+            place.write(m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in))
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]

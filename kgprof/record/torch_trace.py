@@ -121,12 +121,7 @@ class CompileSources:
         yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
     def answer(
-        self,
-        call_us: Iterable[float],
-        warmup: int,
-        *lost: m.Unavailable,
-        calls: int | None = None,
-        compiled_in: tuple[int, ...] = (),
+        self, call_us: Iterable[float], warmup: int, *lost: m.Unavailable, calls: int | None = None
     ) -> m.CompilePass:
         """The pass, as far as it has come; ``lost``: what else could not be seen."""
         by = compilation_switched_off_by(os.environ)
@@ -137,7 +132,6 @@ class CompileSources:
             compilations=tuple(compilations(self._trace.kept.records)),
             capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
             calls=calls,
-            compiled_in=compiled_in,
             autotuned=self._autotuning.answer(),
             compiling=NOT_OUR_STEPS,
             cache=NOT_OUR_STEPS,

@@ -109,17 +109,17 @@ def at(line: int, function: str = "train") -> Frame:
 
 def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_finding_for_each() -> None:
     # given: three numbers read for a log, a branch in the same function, and a number read in another one
-    log = [written_syncs.read(at(line)) for line in (22, 21, 25)]
+    log = [written_syncs.read(at(line), each=each) for line, each in ((22, 1), (21, 2), (25, 1))]
     branch = written_syncs.read(at(23), expression="loss > 1", instruction="POP_JUMP_IF_FALSE")
     other = written_syncs.read(at(4, "report"))
 
     profile = analyse(written_syncs.recording(*log, branch, other))
 
     assert [one.rule for one in profile.findings].count("KGP201") == 5
-    assert [list(action.lines.values()) for action in profile.actions] == [[[22, 21, 25]], [[23]], [[4]]]
+    assert [list(action.lines.values()) for action in profile.actions] == [[[21, 22, 25]], [[23]], [[4]]]
     assert [len(action.also) for action in profile.actions] == [2, 0, 0]
     first = next(action.text for action in profile.actions)
-    assert first.endswith("once per step, on each of 3 lines")
+    assert first.endswith("2 times per step on line 21, and likewise on 2 more")
     (what, *_), *_ = practices.next_steps(profile)
     assert what == f"{first} (fused.default, KGP201, /src/shop/model.py:21-22,25)"
 
@@ -133,6 +133,7 @@ def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
 
     (action,) = analyse(msgspec.structs.replace(whole, runs=(run,))).actions
 
+    assert action.text.endswith("once per step, on each of 2 lines")
     assert action.fix.partition("  #")[0] == "total += a.detach()"
     assert action.fix.endswith("# and likewise on the other lines")
 
