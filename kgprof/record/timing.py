@@ -8,7 +8,7 @@ import gc
 import statistics
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import pairwise
@@ -249,10 +249,12 @@ def frames_seen_by_dynamo() -> int:
 
 
 def compilations_seen() -> int:
-    """A number that grows with each frame that Dynamo compiles and each graph of Inductor's, a backward one too."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    graphs: Counter[str] = counters["inductor"] if counters is not None else Counter()
-    return frames_seen_by_dynamo() + graphs[HIT] + graphs[MISS] + graphs[BYPASS]
+    """A number that grows with each frame and graph of Dynamo's (it counts no frame of ``fullgraph``) and each graph of
+    Inductor's, a backward one too."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    inductor, captured = counters.get("inductor", {}), counters.get("stats", {})
+    graphs = captured.get("unique_graphs", 0) + sum(inductor.get(name, 0) for name in (HIT, MISS, BYPASS))
+    return frames_seen_by_dynamo() + int(graphs)
 
 
 # ---------------------------------------------------------------- one more round
