@@ -140,6 +140,7 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
     slow_first: float | None = None  # the first evaluation over the median of the others, where it took longer
     machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not check the machine's speed")
+    start_us: tuple[float, ...] = ()  # of a script: the steps of its warm-up, with what is compiled in them
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
 

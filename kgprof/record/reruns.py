@@ -100,7 +100,10 @@ class Clock:
             short += f", without {compiling} in which torch compiled"
         from_to = f"steps {first} to {last} of one rerun of the program{short}"
         note = f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, by the CPU's clock"
-        self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
+        start_us = tuple(step_us[: max(1, warmup)]) if len(step_us) > max(1, warmup) else ()
+        self.result = m.TimingPass(
+            clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,), start_us=start_us
+        )
 
 
 class HostProfile(Clock):

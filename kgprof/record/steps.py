@@ -225,14 +225,13 @@ class StepMarks(Source):
 
         replace(torch.cuda.CUDAGraph, "replay", replayed, undo)
 
-    def _note_caller(self, caller: FrameType | None) -> None:
+    def _note_caller(self, caller: FrameType) -> None:
         """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is a part of one."""
-        if caller is None:
-            return
         key = caller.f_code, caller.f_lasti
         if key not in self._names:
             self._names[key] = ""
-            if not isinstance(caller.f_locals.get("self"), torch.nn.Module):
+            owner = caller.f_globals.get(caller.f_code.co_qualname.partition(".")[0])  # f_locals would keep tensors
+            if not (isinstance(owner, type) and issubclass(owner, torch.nn.Module)):
                 with contextlib.suppress(SyntaxError, ValueError):
                     call = ast.parse(expression_at(caller).strip(), mode="eval").body
                     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute):
@@ -251,11 +250,11 @@ class StepMarks(Source):
 
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
-            innermost, above = next(calls, None), next(calls, None)
-            outermost = innermost if above is None else None
+            innermost, outermost = next(calls, None), next(calls, None) is None
+            caller = innermost.f_back if innermost and outermost else None
             # A transform of one picture and a loss are modules too; they hold no tensors.
-            if outermost and next(chain(module.parameters(), module.buffers()), None) is not None:
-                self._note_caller(outermost.f_back)
+            if caller and next(chain(module.parameters(), module.buffers()), None) is not None:
+                self._note_caller(caller)
                 self._steps.mark(Kind.MODULE)
 
         leave = register_module_forward_pre_hook(called).remove

@@ -562,6 +562,8 @@ def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
 
     assert isinstance(done.run.timing, TimingPass)
     assert [len(steps) for steps in done.run.timing.step_us] == [30]
+    assert len(done.run.timing.start_us) == 3
+    assert done.run.timing.start_us[0] > 10 * min(done.run.timing.step_us[0])  # with what is compiled in it
     (note,) = done.run.timing.notes
     words = "steps 3 to 33 of one rerun of the program, without 1 in which torch compiled; a step is an optimizer step"
     assert note.startswith(f"TIMING: {words}")
