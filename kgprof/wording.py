@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import groupby
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -28,6 +29,17 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
     shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
+
+
+RANGES = 6  # of lines, in a sentence
+
+
+def ranges(lines: Iterable[int]) -> str:
+    """Lines of a file, neighbours together: "18,81-84"; of many the first few."""
+    near = groupby(enumerate(sorted({*lines})), lambda numbered: numbered[1] - numbered[0])
+    groups = [[line for _, line in group] for _, group in near]
+    shown = ",".join(f"{group[0]}-{group[-1]}" if group[1:] else f"{group[0]}" for group in groups[:RANGES])
+    return f"{shown},\N{HORIZONTAL ELLIPSIS}" if len(groups) > RANGES else shown
 
 
 def opening(text: str) -> str:

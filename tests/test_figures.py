@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.wording import figure, opening, short
+from kgprof.wording import figure, opening, ranges, short
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,19 @@ from kgprof.wording import figure, opening, short
 )
 def test_a_figure_has_three_significant_digits_and_no_exponent(value: float, column: str, sentence: str) -> None:
     assert (figure(value), short(value)) == (column, sentence)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([84, 81, 82, 83, 82], "81-84"),
+        ([18, 81, 82], "18,81-82"),
+        ([7], "7"),
+        ([*range(1, 15, 2)], "1,3,5,7,9,11,\N{HORIZONTAL ELLIPSIS}"),
+    ],
+)
+def test_neighbouring_lines_of_a_file_are_said_together(lines: list[int], expected: str) -> None:
+    assert ranges(lines) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [(42000.0, "+42,000"), (-0.5, "-0.5"), (3.0, "+3")])

@@ -200,10 +200,15 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     unseen = m.Skipped(reason="calls were not observed, only the compilations in them")
     steady = times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE)
     if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
-        # Few steps come before the profiler; as it only slows a step down, the shorter of both is nearer.
-        traced = times.spread(run.record.trace.step_us, unit="us", measured_in=m.PassName.TRACE)
+        # Few steps come before the profiler; as it only slows a step down, the shorter of both is nearer. Behind those
+        # is the one in which it starts.
+        steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
+        without = [us for step, us in steps if step not in compiled.compiled_in]
+        traced = times.spread(without, unit="us", measured_in=m.PassName.TRACE)
         known = [each for each in (steady, traced) if isinstance(each, m.Spread)]
         steady = min(known, key=lambda each: each.median, default=steady)
+    if compiled.call_us and isinstance(steady, m.Skipped):
+        steady = m.Skipped(reason="no step came after warm-up without a compilation")
     summary = m.CompileSummary(
         first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=steady,

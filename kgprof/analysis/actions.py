@@ -6,7 +6,10 @@ the optimizer, whose own bound is smaller only because it is more exact.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import RULES, device_idle, rule_of, syncs, weight
@@ -46,6 +49,8 @@ def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[
 def _found(
     run: m.RunReport, findings: Sequence[m.Finding], idle_us: float | None, step_us: float | None
 ) -> Iterator[m.Action]:
+    """What one habit comes to is one action: its sites together save at most what a sync can."""
+    habits: dict[tuple[object, ...], list[m.Finding]] = defaultdict(list)
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
         gains = rule.fix_gains_speed and finding.run is None and bool(finding.fix)
@@ -53,22 +58,46 @@ def _found(
         if finding.run not in (run.key, None) or finding.accepted or unsuited:
             continue
         saves = _bound(finding, rule, idle_us)
-        if isinstance(saves, m.Skipped):
-            if not gains and not _asks_for_something(finding):
+        if isinstance(saves, m.Saving) or gains or _asks_for_something(finding):
+            habits[_habit(finding), isinstance(saves, m.Saving)].append(replace(finding, saves=saves))
+    for first, *more in habits.values():
+        saves, fix = first.saves, first.fix
+        if isinstance(saves, m.Saving):
+            together = sum(one.saves.us_per_step for one in (first, *more) if isinstance(one.saves, m.Saving))
+            if idle_us is not None and rule_of(first).topic is m.Topic.SYNCS:
+                together = min(together, idle_us)
+            if step_us and together < WORTH_SHARE * step_us:
                 continue
-        elif step_us and saves.us_per_step < WORTH_SHARE * step_us:
-            continue
+            saves = replace(saves, us_per_step=together)
+        if any(one.fix != fix for one in more):
+            fix += "  # and likewise on the other lines"
+        also = tuple(one.location for one in more if one.location)
+        lines, text = len({(one.file, one.line) for one in (first.location, *also) if one}), first.message
+        if first.location and lines > 1:
+            alike = all(one.message == text for one in more)
+            most = f" on line {first.location.line}, and likewise on {lines - 1} more"
+            text += f", on each of {lines} lines" if alike else most
         yield m.Action(
             run=run.key,
-            rule=rule.id,
-            finding=finding.fingerprint,
-            text=finding.message,
-            location=finding.location,
-            fix=finding.fix,
-            no_fix=finding.no_fix,
+            rule=first.rule,
+            finding=first.fingerprint,
+            text=text,
+            location=first.location,
+            fix=fix,
+            no_fix=first.no_fix,
             saves=saves,
             share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
+            also=also,
         )
+
+
+def _habit(finding: m.Finding) -> tuple[object, ...]:
+    """The same for findings that one fix mends, and for those of one kind in one function of the program."""
+    cause = finding.refusal.cause if finding.refusal else None
+    kind = (cause.identity, cause.operator) if cause else finding.reads and finding.reads.cause
+    if finding.library is None and (place := finding.location) is not None and kind:
+        return finding.rule, place.file, place.function, kind, bool(finding.fix), finding.no_fix
+    return finding.rule, finding.fix or finding.fingerprint
 
 
 def _asks_for_something(finding: m.Finding) -> bool:

@@ -17,7 +17,7 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, over_rounds, ranked, timed, whole_jobs
-from kgprof.wording import figure, plural
+from kgprof.wording import figure, plural, ranges
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
@@ -69,12 +69,15 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     """The step of a script that was not run again for TIMING: as long as it took under the instruments."""
+    finer = f"; kgprof.step() at the top of {script.closure} makes a step of each call" if script.closure else ""
     if script.is_one_window:
-        return f"{run.key.slug} has no steps, and was not timed"
+        return f"{run.key.slug} has no steps, and was not timed{finer}"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
-    if isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped):
+    if isinstance(run.compile, m.Skipped):
         return steps
     steady = run.compile.steady
+    if isinstance(steady, m.Skipped):
+        return f"{steps}; no step time: {steady.reason}{finer}"
     under = "under torch.profiler" if steady.measured_in == m.PassName.TRACE else "with kgprof's listeners on"
     return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"
 
@@ -230,8 +233,9 @@ def verdict(
     )
     if actions and any(run.script is not None and run.script.step for run in runs):
         first = actions[0]
-        place = f"{PurePosixPath(first.location.file).name}:{first.location.line}: " if first.location else ""
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {place}{first.text}")
+        places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()]
+        what = ": ".join(filter(None, (", ".join(places), first.text)))
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {what}")
     answer, *rest = remarks
     doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))

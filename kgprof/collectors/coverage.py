@@ -45,7 +45,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     compilations: int | None  # None: not observed
     launched: m.Launched | None = None  # by a script without a step
     beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
-    to_compile: str = ""  # of a script that has steps: its module, or the method that it calls
+    fix: str = ""  # of a script: compiles its module or the method that it calls, else the function that its loop calls
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -77,8 +77,11 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
         if (script := run.script) is not None:
             beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-            name = source.trained if script.step else ""
-            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, to_compile=name)
+            name = script.module or source.trained if script.step else ""
+            fix = f"{name} = torch.compile({name})  # in the script, before the first step" if name else ""
+            if script.is_one_window and (function := source.looped):
+                fix = f"@torch.compile  # above the line def {function}(...)"
+            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, fix=fix)
         events.append(event)
     return tuple(events)
 
@@ -105,8 +108,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
     message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
-    named = [event.to_compile for event in events]
-    fix = f"{named[0]} = torch.compile({named[0]})  # in the script, before the first step" if all(named) else ""
+    fixes = [event.fix for event in events]
+    fix = f"{fixes[0]}; kgprof sweep then compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)
 
 

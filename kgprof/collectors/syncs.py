@@ -6,7 +6,8 @@ count is a lower bound, so the largest stands. What only happens in warm-up is n
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -23,8 +24,9 @@ HOST_DEVICE_SYNC = m.Rule(
     summary="A line makes the CPU wait for the GPU, usually to read a value.",
     why=(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
-        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. On a "
-        "CPU nothing waits; the finding says what it would do on a GPU, in a note if in at most an eighth of the steps."
+        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. A "
+        "boolean mask, nonzero and unique read the size of their result. On a CPU nothing waits; the finding says what "
+        "it would do on a GPU, in a note if in at most an eighth of the steps."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
@@ -122,6 +124,16 @@ SAID = {
 # torch.multinomial checks its input on the CPU; gpt-fast draws like this.
 DRAWN = "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, keepdim=True)  # draws without a sync"
 
+# What is read is the size of the result.
+SIZED = {
+    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. If the mask changes: "
+    "torch.where(mask, x, 0), with both in one shape",
+    "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused ones hold -1. If the mask "
+    "stays the same: nonzero() once, before the loop",
+    "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  # which of the indices below "
+    "N occur. If x stays the same: unique() once, before the loop",
+}
+
 
 class Sync(m.Model, frozen=True, kw_only=True):
     """One line of one run that reads or waits, in steady state."""
@@ -197,7 +209,8 @@ def _of_run(
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(one.line_of_code == site.line_of_code for one in sites if one != site):
             continue  # torch's own way to a value that is read at this line anyway
-        reads = _reads(seen, steady)
+        # Of each call the most that one source saw.
+        reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
         if sum(reads) <= window:  # what a whole program reads once is its result
             continue
         first = seen[0]
@@ -261,24 +274,21 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
 
 
-def _reads(records: Sequence[m.SyncRecord], steady: range) -> list[int]:
-    """Of each call the most that one source saw; two operators of one source are two reads."""
-    by_source: dict[str, list[int]] = defaultdict(lambda: [0] * len(steady))
+def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> list[list[float]]:
+    """What each source counted, or how long it waited, call by call; two operators of one source are added up."""
+    by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
+        seen: Mapping[int, float] = record.waited_us if waits else record.calls
         for index, call in enumerate(steady):
-            by_source[record.source][index] += record.calls.get(call, 0)
-    return [max(counts) for counts in zip(*by_source.values(), strict=True)]
+            by_source[record.source][index] += seen.get(call, 0)
+    return list(by_source.values())
 
 
 def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
         return m.Skipped(reason="not applicable on a CPU")
-    by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
-    for record in records:
-        for index, call in enumerate(steady):
-            by_source[record.source][index] += record.waited_us.get(call, 0.0)
-    longest = max(by_source.values(), key=sum, default=[])
+    longest = max(_by_source(records, steady, True), key=sum, default=[])
     return tuple(longest) if any(longest) else m.Skipped(reason="no hook timed this wait")
 
 
@@ -401,7 +411,9 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
-    what, often = SAID.get(event.cause, "reading a value"), _often(event)
+    again = event.cause == "nonzero" and called_function(event.expression) == "backward"
+    cause = "mask-index" if again else event.cause
+    what, often = f"{'the backward of ' if again else ''}{SAID.get(cause, 'reading a value')}", _often(event)
     if event.called:
         what = f"a value read inside {event.called}()"
     if event.library:
@@ -434,16 +446,29 @@ def _finding(event: Sync) -> m.Finding:
         count=max(1, round(event.reads_per_step)),
         fingerprint=_identity(event),
         library=event.library,
-        fix=""
-        if event.library
-        else DRAWN
-        if event.called == "multinomial"
-        else kept_as_a_tensor(event.location.text, event.expression),
+        fix="" if event.library else DRAWN if event.called == "multinomial" else _fix(event, cause),
         reads=m.Reads(
-            operator=event.operator, events=event.events, in_steps=event.calls, steps=event.steps, chain=event.chain
+            operator=event.operator,
+            events=event.events,
+            in_steps=event.calls,
+            steps=event.steps,
+            chain=event.chain,
+            cause=event.called or cause,
         ),
         cost=cost,
     )
+
+
+def _fix(event: Sync, cause: str) -> str:
+    """With the line's own names, where it indexes one tensor with one mask."""
+    if cause not in SIZED:
+        return kept_as_a_tensor(event.location.text, event.expression)
+    with suppress(SyntaxError, ValueError):
+        read = ast.parse(event.expression.strip(), mode="eval").body
+        if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
+            nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
+            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value))
+    return SIZED[cause].format(nonzero="mask.nonzero", x="x")
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:

@@ -165,6 +165,7 @@ class Reads(Model, frozen=True, kw_only=True):
     in_steps: int  # in which there was one
     steps: int  # that were watched after warm-up
     chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
+    cause: str = ""  # "item", "truth-value", "mask-index": what makes it read
 
 
 class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
@@ -235,6 +236,16 @@ class Action(Model, frozen=True, kw_only=True):
     no_fix: str = ""  # of a finding whose owner has none
     saves: Saving | Skipped
     share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
+    also: tuple[Location, ...] = ()  # further lines with a finding that the same fix, or one like it, mends
+
+    @property
+    def lines(self) -> dict[str, list[int]]:
+        """By file."""
+        found: dict[str, list[int]] = {}
+        for place in (self.location, *self.also):
+            if place is not None:
+                found.setdefault(place.file, []).append(place.line)
+        return found
 
 
 class PracticeStatus(StrEnum):

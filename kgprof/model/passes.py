@@ -114,11 +114,13 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
+    compiled_in: tuple[int, ...] = ()  # of a script: the steps in which torch compiled, TRACE's among them
 
     @property
     def watched_us(self) -> tuple[float, ...]:
         """The steady calls, microseconds each: every pass but TIMING says so what its instrument costs a step."""
-        return self.call_us[self.steady_from :]
+        steady = (call for call in range(self.steady_from, len(self.call_us)) if call not in self.compiled_in)
+        return tuple(self.call_us[call] for call in steady)
 
 
 class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
@@ -138,6 +140,7 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
     slow_first: float | None = None  # the first evaluation over the median of the others, where it took longer
     machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not check the machine's speed")
+    start_us: tuple[float, ...] = ()  # of a script: the steps of its warm-up, with what is compiled in them
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
 

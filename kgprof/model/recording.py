@@ -148,6 +148,8 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     rank: int | None = None  # under torchrun
     launched: tuple[Launched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
+    closure: str = ""  # what an optimizer's step calls, often several times: "closure (train.py:12)"
     notes: tuple[str, ...] = ()
 
     @property

@@ -137,6 +137,18 @@ class SourceText:
                 return methods[0]
         return "model" if "model" in called else ""
 
+    @property
+    def looped(self) -> str:
+        """The only function of torch's operators that a loop of the program calls; empty where there are several."""
+        trees = [self._parsed(file).tree for file in self.own]
+        loops = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+        called = {name for loop in loops for name, _ in _calls(loop)}
+        functions = [
+            node for tree in trees for node in tree.body if isinstance(node, _Function) and node.name in called
+        ]
+        working = [f.name for f in functions if any(n.startswith(("torch.", "F.")) for n, _ in _calls(f))]
+        return working[0] if len(working) == 1 else ""
+
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
         lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)

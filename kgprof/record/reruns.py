@@ -12,6 +12,7 @@ from kgprof.record.host_profiler import host_table
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.trace_window import TraceWindow
+from kgprof.wording import plural
 
 
 class Rerun:
@@ -51,13 +52,16 @@ class Rerun:
         """The program came to its last line; its atexit handlers and compile workers are no part of its time."""
         self._ended_ns = self._steps.now_ns()
 
-    def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass:
-        """A program that came to its end took a time, whatever is called in it."""
-        kind = self._steps.chosen
-        begins = kind not in (None, Kind.OPTIMIZER)
-        began = self._steps.boundaries(kind)[-1] if begins else self._began_ns
+    def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass | m.Skipped:
+        """A program that came to its end took a time, whatever is called in it; a step that compiles does not count."""
+        kind = self._steps.reported
+        if compiled := len(self._steps.compiled_in(kind)):
+            return m.Skipped(
+                reason=f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
+            )
+        began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
         took = (ended_ns - began) / 1e3
-        what = "from its only step on" if begins else "from its first line to its end"
+        what = "from its first line to its end" if kind is None else "from its only step on"
         note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
         return m.TimingPass(clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,))
 
@@ -81,17 +85,25 @@ class Clock:
         """At each mark, which stands before the step that it begins; ``steps`` has its time."""
 
     def __exit__(self, *_: object) -> None:
-        warmup, kind = self._options.warmup, self._steps.chosen
+        warmup, kind = self._options.warmup, self._steps.reported
+        compiled_in = frozenset(self._steps.compiled_in(kind))
         step_us = [(after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))]
-        if kind is None or not step_us:
-            self.result = m.Skipped(reason="the rerun for TIMING saw no complete step")
+        timed = {step: us for step, us in enumerate(step_us[: self._options.max_steps]) if step not in compiled_in}
+        if kind is None or not timed:
+            without = " without a compilation" if compiled_in else ""
+            self.result = m.Skipped(reason=f"the rerun for TIMING saw no complete step{without}")
             return
-        first = warmup if len(step_us) > warmup else 0
-        kept = tuple(step_us[first : self._options.max_steps])
+        first = min((step for step in timed if step >= warmup), default=min(timed))
+        last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
-        from_to = f"steps {first} to {first + len(kept) - 1} of one rerun of the program{short}"
+        if compiling := last - first + 1 - len(kept):
+            short += f", without {compiling} in which torch compiled"
+        from_to = f"steps {first} to {last} of one rerun of the program{short}"
         note = f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, by the CPU's clock"
-        self.result = m.TimingPass(clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,))
+        start_us = tuple(step_us[: max(1, warmup)]) if len(step_us) > max(1, warmup) else ()
+        self.result = m.TimingPass(
+            clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,), start_us=start_us
+        )
 
 
 class HostProfile(Clock):

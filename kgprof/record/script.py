@@ -323,12 +323,13 @@ class Capture:
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
     def _write_each(self, unfinished: bool) -> None:
-        place, kind = self._place, self._steps.chosen
+        place, kind = self._place, self._steps.reported
         number = self._steps.numbers(kind)
         # The steps that ended before the TRACE window; where there is none, the whole program is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
         call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
-        trace = self._window.result
+        compiled_in, warmup, trace = self._steps.compiled_in(kind), self._options.warmup, self._window.result
+        bare_us = [us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in]
 
         def write_trace() -> None:
             if trace is not None:
@@ -342,8 +343,8 @@ class Capture:
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
                 lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
-            compiled = self._compile.answer(call_us, self._options.warmup, *lost, calls=self._step_count(kind))
-            place.write(m.PassName.COMPILE, compiled)
+            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
+            place.write(m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in))
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
@@ -351,7 +352,7 @@ class Capture:
             store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project, imported=True))
 
         with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
-            each.callback(self._write_script, kind, call_us[self._options.warmup :], trace, unfinished)
+            each.callback(self._write_script, kind, bare_us, trace, unfinished)
             each.callback(write_trace)
             each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
             each.callback(write_compiled)
@@ -400,9 +401,23 @@ class Capture:
             rank=int(rank) if rank.isdecimal() else None,
             launched=tuple(self._launchers.found),
             checkpoints=tuple(self._checkpoints.found),
+            closure=self._closure(),
+            module=self._module() if kind is Kind.MODULE else "",
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         store.write_json(self._place.folder / layout.SCRIPT, script)
+
+    def _module(self) -> str:
+        """That is called most, if the program itself calls it."""
+        ((file, name), _), *_ = self._marks.callers.most_common(1)
+        return name if self._project.holds(file) else ""
+
+    def _closure(self) -> str:
+        """The program's own one, in which it can say where a step begins."""
+        code = self._marks.closure
+        if code is None or not self._project.holds(code.co_filename):
+            return ""
+        return f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
     def _notes(
         self, kind: Kind | None, bare_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
@@ -410,17 +425,19 @@ class Capture:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
             none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
+            if self._steps.counts[Kind.OPTIMIZER]:
+                none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"
         else:
             seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
             yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
-            if self._marks.calls_a_closure and not isinstance(trace, m.TracePass):
-                each = "each calls a closure: kgprof.step() in its first line makes a step of every evaluation"
-                yield f"too few steps for a TRACE; {each}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
+        if (closure := self._closure()) and not isinstance(trace, m.TracePass):
+            each = f"each optimizer step calls {closure}: import kgprof, and kgprof.step() as its first line"
+            yield f"too few steps for a TRACE; {each}, make a step of every call"
         if self._syncs.followed_until is not None:
             steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
             yield f"all reads are counted; whether a tensor would be on a GPU was looked up in {steps} and new reads"

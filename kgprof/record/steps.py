@@ -5,6 +5,7 @@ source writes down is labelled with the number of *marks* so far, of whichever k
 becomes the number of the step.
 """
 
+import ast
 import contextlib
 import os
 import sys
@@ -12,18 +13,21 @@ import time
 import weakref
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
-from itertools import chain
+from itertools import chain, pairwise
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
-from kgprof.record.python_stack import upwards
+from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, preceded, replace
+from kgprof.record.timing import compilations_seen
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
 
@@ -48,12 +52,13 @@ class Kind(IntEnum):
 class Steps(CallIndex):
     """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
 
-    __slots__ = ("_began_in", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "fault", "paused")
+    __slots__ = ("_began_in", "_compiled", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "fault", "paused")
 
     def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
         super().__init__()
         self._kinds = bytearray()
         self._times = array("q")  # ns of time.perf_counter, less what was spent in ``on_mark`` before
+        self._compiled = array("q")
         self._own_ns = 0
         self._on_mark = on_mark
         self._began_in = os.getpid()
@@ -67,6 +72,7 @@ class Steps(CallIndex):
             return
         now = time.perf_counter_ns()
         self._times.append(now - self._own_ns)
+        self._compiled.append(compilations_seen())
         self._kinds.append(kind)
         self.counts[kind] += 1
         self.current += 1
@@ -89,6 +95,11 @@ class Steps(CallIndex):
         """The first kind that there was any mark of, in the order of preference."""
         return next((kind for kind in Kind if self.counts[kind]), None)
 
+    @property
+    def reported(self) -> Kind | None:
+        """The chosen kind; None where its only mark ends a step of which the beginning is not known."""
+        return None if self.chosen is Kind.OPTIMIZER and not self.ended(Kind.OPTIMIZER) else self.chosen
+
     def numbers(self, kind: Kind | None) -> Callable[[int], int]:
         """From a label to the number of its step, -1 before the first one."""
         if kind is None:
@@ -104,10 +115,18 @@ class Steps(CallIndex):
 
     def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
         """When the first step began, and where each later one did; the end of the last only where a mark ends steps."""
+        return tuple(self._times[label] for label in self._labels(kind))
+
+    def compiled_in(self, kind: Kind | None) -> tuple[int, ...]:
+        """The steps in which torch compiled something, up to now: what they take is not what a step takes."""
+        seen = (*(self._compiled[label] for label in self._labels(kind)), compilations_seen())
+        return tuple(step for step, (before, after) in enumerate(pairwise(seen)) if after > before)
+
+    def _labels(self, kind: Kind | None) -> tuple[int, ...]:
         if kind is None:
             return ()
-        first = (self._times[self._kinds.index(Kind.REGION)],) if self._ahead(kind) else ()
-        return (*first, *(at for at, marked in zip(self._times, self._kinds, strict=True) if marked == kind))
+        first = (self._kinds.index(Kind.REGION),) if self._ahead(kind) else ()
+        return (*first, *(label for label, marked in enumerate(self._kinds) if marked == kind))
 
     def ended(self, kind: Kind | None) -> int:
         """How many steps are over."""
@@ -126,7 +145,9 @@ class StepMarks(Source):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._optimizer: Callable[[], Any] = lambda: None
-        self.calls_a_closure = False
+        self.callers: Counter[tuple[str, str]] = Counter()  # of outermost modules: file and what is called there
+        self._names: dict[tuple[CodeType, int], str] = {}
+        self.closure: CodeType | None = None  # of what the counted optimizer's last step called
         self._other: Callable[[], Any] = lambda: None  # the last that has stepped since, if it was another one
 
     def listen(self, undo: ExitStack) -> None:
@@ -151,7 +172,7 @@ class StepMarks(Source):
             if torch.compiler.is_compiling():
                 return
             if self._counts(optimizer):
-                self.calls_a_closure = any(map(callable, (*args[1:], *kwargs.values())))
+                self.closure = getattr(next(filter(callable, (*args[1:], *kwargs.values())), None), "__code__", None)
                 self._steps.mark(Kind.OPTIMIZER)
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
@@ -203,6 +224,19 @@ class StepMarks(Source):
 
         replace(torch.cuda.CUDAGraph, "replay", replayed, undo)
 
+    def _note_caller(self, caller: FrameType) -> None:
+        """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is a part of one."""
+        key = caller.f_code, caller.f_lasti
+        if key not in self._names:
+            self._names[key] = ""
+            owner = caller.f_globals.get(caller.f_code.co_qualname.partition(".")[0])  # f_locals would keep tensors
+            if not (isinstance(owner, type) and issubclass(owner, torch.nn.Module)):
+                with contextlib.suppress(SyntaxError, ValueError):
+                    call = ast.parse(expression_at(caller).strip(), mode="eval").body
+                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute):
+                        self._names[key] = ast.unparse(call.func)
+        self.callers[caller.f_code.co_filename, self._names[key]] += 1
+
     def _watch_modules(self, undo: ExitStack) -> str:
         """By a hook on all modules. torch.compile warns about one and would compile it too, so it goes when the program
         first asks for anything to be compiled; and when it makes an optimizer, whose steps are the program's."""
@@ -215,9 +249,11 @@ class StepMarks(Source):
 
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
-            outermost = next(calls, None) is not None and next(calls, None) is None
+            innermost, outermost = next(calls, None), next(calls, None) is None
+            caller = innermost.f_back if innermost and outermost else None
             # A transform of one picture and a loss are modules too; they hold no tensors.
-            if outermost and next(chain(module.parameters(), module.buffers()), None) is not None:
+            if caller and next(chain(module.parameters(), module.buffers()), None) is not None:
+                self._note_caller(caller)
                 self._steps.mark(Kind.MODULE)
 
         leave = register_module_forward_pre_hook(called).remove

@@ -333,12 +333,10 @@ class Session:
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
     ) -> tuple[m.CellProcess, bool]:
         """A cold one under the listeners of COMPILE, for its start and the stages; the others under a clock alone."""
-        passes, warmup = ((m.PassName.COMPILE,), self._options.warmup) if cold else ((m.PassName.TIMING,), 0)
+        passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
         args = (*self._options.workload_args, *cell.size)
         limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
-        options = msgspec.structs.replace(
-            self._options, passes=passes, warmup=warmup, workload_args=args, timeout_s=limit_s
-        )
+        options = msgspec.structs.replace(self._options, passes=passes, workload_args=args, timeout_s=limit_s)
         (key,) = self._plan.runs
         folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
         store.create(folder, foreign.header(options, self._plan))
@@ -367,15 +365,16 @@ class Session:
                 stages=self._stages(records),
             )
         elif isinstance(run.timing, m.TimingPass):
-            steps = [us for group in run.timing.step_us for us in group]
-            start, steady = (steps[:count], steps[count:]) if len(steps) > count else ([], steps)
+            steady = [us for group in run.timing.step_us for us in group]
             groups = (steady[at : at + options.steps] for at in range(0, len(steady), options.steps))
             measured = m.CellTimes(
-                start_s=tuple(us / 1e6 for us in start),
+                start_s=tuple(us / 1e6 for us in run.timing.start_us),
                 step_us=tuple(statistics.fmean(group) for group in groups),
                 clock=run.timing.clock,
                 frames=0,
             )
+        elif not cold and ended.exit.outcome is m.Outcome.OK:
+            measured = run.timing
         text = "" if ended.exit.outcome is m.Outcome.OK else log.read_text("utf-8", errors="replace")[-LOG_KEPT:]
         return m.CellProcess(number=number, cold=cold, exit=ended.exit, measured=measured, log=text), ended.interrupted
 

@@ -248,6 +248,15 @@ def frames_seen_by_dynamo() -> int:
     return counters["frames"]["total"] if counters is not None else 0
 
 
+def compilations_seen() -> int:
+    """A number that grows with each frame and graph of Dynamo's (it counts no frame of ``fullgraph``) and each graph of
+    Inductor's, a backward one too."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    inductor, captured = counters.get("inductor", {}), counters.get("stats", {})
+    graphs = captured.get("unique_graphs", 0) + sum(inductor.get(name, 0) for name in (HIT, MISS, BYPASS))
+    return frames_seen_by_dynamo() + int(graphs)
+
+
 # ---------------------------------------------------------------- one more round
 
 

@@ -18,7 +18,7 @@ from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
 from kgprof.render.summary import made
 from kgprof.render.table import View
-from kgprof.wording import plural, relative
+from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
 _CODE, _UNIT = 120, 24  # characters
@@ -250,7 +250,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         yield Step(
             text=one_line(action.text, 2 * limits.name),
             code=clip(one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE),
-            place=_place(place, root, limits) if place else "",
+            place=", ".join(_lines(file, lines, root, limits) for file, lines in action.lines.items()),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
             remedy=one_line(action.no_fix or remedies.get(action.rule, ""), 4 * limits.name),
@@ -270,7 +270,7 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
         yield Step(
             text=one_line(cause.text, limits.name),
             code="",
-            place=_place(place, root, limits) if place else "",
+            place=_lines(place.file, [place.line], root, limits) if place else "",
             amount="unknown" if isinstance(us, m.Skipped) else f"{us:+.1f}",
             width="" if isinstance(us, m.Skipped) else of_width(abs(us) / longest),
             leads_to=shown.anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
@@ -282,10 +282,10 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
         yield Step(text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to="")
 
 
-def _place(place: m.Location, root: str, limits: Limits) -> str:
+def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
     """The file's last two parts: the finding has the whole of its path."""
-    path = relative(place.file, root).split("/")
-    return f"{one_line('/'.join(path[-2:]), limits.name)}:{place.line}"
+    path = relative(file, root).split("/")
+    return f"{one_line('/'.join(path[-2:]), limits.name)}:{ranges(lines)}"
 
 
 def _intervals(found: m.Comparison) -> Iterator[Interval]:

@@ -32,7 +32,7 @@ from kgprof.render.quantity import DASH, amount
 from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
-from kgprof.wording import figure, plural, relative
+from kgprof.wording import figure, plural, ranges, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 VERDICT, _STATED, _NAMED = 220, 240, 60  # characters: of the first line, of cause and fix, of a name
@@ -41,7 +41,7 @@ _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive":
 _STATUS = {"attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 # src/step.py:41, step(), .item(), mode='default', torch.where, fused.reduce-overhead, fused_add_3
 _CODE = re.compile(
-    r"(?<![\w/.])[\w./-]*\w\.py(?::\d+)?\b|\.?\b[A-Za-z_][\w.]*\([^()\s`]*\)|"
+    r"(?<![\w/.])[\w./-]*\w\.py(?::\d+(?:[-,]\d+)*)?\b|\.?\b[A-Za-z_][\w.]*\([^()\s`]*\)|"
     r"\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+(?:-\w+)*|\b[A-Za-z]\w*_\w+\b"
 )
 
@@ -140,7 +140,8 @@ class Front:
             return
         if profile.actions:
             action = profile.actions[0]
-            yield "Cause", self._stated(action.rule, f"{action.run.slug}: {action.text}", action.location)
+            lines = next(map(ranges, action.lines.values()), "")
+            yield "Cause", self._stated(action.rule, f"{action.run.slug}: {action.text}", action.location, lines)
             yield "Fix", code(action.fix, _STATED) or prose(action.no_fix, _STATED) or self._remedy(action.rule)
             return
         fails = failing(profile)
@@ -150,16 +151,18 @@ class Front:
             yield "Cause", self._stated(worst.rule, worst.alone, worst.location)
             yield "Fix", code(worst.fix, _STATED) if worst.fix else self._remedy(worst.rule)
 
-    def _stated(self, rule: str, text: str, place: m.Location | None) -> str:
+    def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
         named = f"{code(rule, _NAMED)} " if rule else ""
-        return f"{named}{self._place(place)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _STATED)}"
+        return (
+            f"{named}{self._place(place, lines)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _STATED)}"
+        )
 
-    def _place(self, place: m.Location | None) -> str:
+    def _place(self, place: m.Location | None, lines: str = "") -> str:
         if place is None:
             return ""
         file = relative(place.file, self._profile.environment.source_root)
-        shown = code(f"{clip_left(file)}:{place.line}", _NAMED)
+        shown = code(f"{clip_left(file)}:{lines or place.line}", _NAMED)
         inside = not file.startswith(("/", "<", "~", "..")) and ":" not in file and len(file) <= 2 * _NAMED
         if self._blob and inside:
             return f"[{shown}]({self._blob}{quote(file)}#L{place.line}) "

@@ -11,7 +11,7 @@ from kgprof.render.finding_list import Place, place
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, duration, figure
 from kgprof.render.table import Fact, View, timed
-from kgprof.wording import relative
+from kgprof.wording import ranges, relative
 
 # In the order in which they are shown.
 STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_OBSERVED)
@@ -119,8 +119,8 @@ def _what(profile: m.Profile, action: m.Action) -> str:
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
-    place = action.location
-    where = (f"{relative(place.file, profile.environment.source_root)}:{place.line}",) if place else ()
+    root = profile.environment.source_root
+    where = (f"{relative(file, root)}:{ranges(lines)}" for file, lines in action.lines.items())
     return (action.run.slug, action.rule, *where)
 
 

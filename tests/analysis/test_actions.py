@@ -27,6 +27,7 @@ from kgprof.model import (
 )
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
+from kgprof.render import practices
 from kgprof.render.finding_list import grouped
 from tests.analysis.recordings import recording, run
 from tests.collectors import written, written_gpu_time, written_syncs
@@ -100,6 +101,57 @@ def test_one_fix_for_several_places_is_one_action() -> None:
 
     assert [one.fix[:26] for one in profile.findings if one.rule == "KGP201"] == ["torch.distributions.Distri"] * 2
     assert [one.rule for one in profile.actions].count("KGP201") == 1
+
+
+def at(line: int, function: str = "train") -> Frame:
+    return msgspec.structs.replace(written_syncs.READ_LINE, line=line, function=function)
+
+
+def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_finding_for_each() -> None:
+    # given: three numbers read for a log, a branch in the same function, and a number read in another one
+    log = [written_syncs.read(at(line), each=each) for line, each in ((22, 1), (21, 2), (25, 1))]
+    branch = written_syncs.read(at(23), expression="loss > 1", instruction="POP_JUMP_IF_FALSE")
+    other = written_syncs.read(at(4, "report"))
+
+    profile = analyse(written_syncs.recording(*log, branch, other))
+
+    assert [one.rule for one in profile.findings].count("KGP201") == 5
+    assert [list(action.lines.values()) for action in profile.actions] == [[[21, 22, 25]], [[23]], [[4]]]
+    assert [len(action.also) for action in profile.actions] == [2, 0, 0]
+    first = next(action.text for action in profile.actions)
+    assert first.endswith("2 times per step on line 21, and likewise on 2 more")
+    (what, *_), *_ = practices.next_steps(profile)
+    assert what == f"{first} (fused.default, KGP201, /src/shop/model.py:21-22,25)"
+
+
+def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
+    text = "total += a.item()\nseen += b.item()\n"
+    reads = [written_syncs.read(at(line), expression=f"{name}.item()") for line, name in ((1, "a"), (2, "b"))]
+    whole = written_syncs.recording(*reads)
+    records = CompileRecords(records=(), sources=written.sources(text))
+    run = msgspec.structs.replace(whole.runs[0], records=records)
+
+    (action,) = analyse(msgspec.structs.replace(whole, runs=(run,))).actions
+
+    assert action.text.endswith("once per step, on each of 2 lines")
+    assert action.fix.partition("  #")[0] == "total += a.detach()"
+    assert action.fix.endswith("# and likewise on the other lines")
+
+
+@pytest.mark.parametrize(("waited_us", "bound"), [((100.0, 150.0), 250.0), ((500.0, 600.0), 920.0), ((5.0, 4.0), None)])
+def test_a_habit_saves_what_all_its_lines_wait_and_at_most_the_idle_time(
+    waited_us: tuple[float, float], bound: float | None
+) -> None:
+    # given: steps of 1,000 us with 80 us of kernels, and two lines that wait in each
+    whole = steps(step_us=1000.0, kernels=4, kernel_us=20.0)
+    waits = (dict.fromkeys(range(written_syncs.CALLS), us) for us in waited_us)
+    reads = [written_syncs.read(at(21 + n), device="cuda", waited_us=waited) for n, waited in enumerate(waits)]
+    run = msgspec.structs.replace(whole.runs[0], memory=written_syncs.memory(*reads))
+
+    profile = analyse(msgspec.structs.replace(whole, runs=(run,)))
+
+    found = [(bound_us(action), action.share) for action in profile.actions if action.rule == "KGP201"]
+    assert found == ([(bound, bound / 1000)] if bound else [])
 
 
 @pytest.mark.parametrize(("calls", "first"), [(5, []), (6, ["KGP201"])])

@@ -9,6 +9,7 @@ from kgprof.analysis import analyse
 from kgprof.analysis.verdict import APART, Remark, fastest
 from kgprof.measures.times import NOISY
 from kgprof.model import (
+    CompilePass,
     Exit,
     RoundRecord,
     RunKey,
@@ -150,6 +151,32 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     )
 
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
+
+
+def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> None:
+    # given: four steps before the profiler and three in it, behind the one in which it starts
+    trace = TracePass(step_us=(30.0, 900.0, 34.0), trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1.0),
+        timing=Skipped(reason="it took 67 s"),
+        trace=trace,
+        script=ScriptRun(step="an optimizer step", steps=9, counted={}, closure="closure (train.py:12)"),
+    )
+    assert isinstance(record.compile, CompilePass)
+    compiled = msgspec.structs.replace(record.compile, call_us=(5e5, 10.0, 2e5, 50.0), steady_from=1)
+
+    def told(*compiled_in: int) -> str:
+        passed = msgspec.structs.replace(compiled, compiled_in=compiled_in)
+        return analyse(recording(msgspec.structs.replace(record, compile=passed), baseline=None)).verdict.reasons[0]
+
+    assert "takes about 0.0300 ms/step (with kgprof's listeners on)" in told(0, 2)
+    assert "takes about 0.0320 ms/step (under torch.profiler)" in told(0, 1, 2, 3, 6)
+    without = "9 steps, each an optimizer step; no step time: no step came after warm-up without a compilation; "
+    assert without + "kgprof.step() at the top of closure (train.py:12)" in told(*range(8))
+    assert record.script is not None
+    window = msgspec.structs.replace(record.script, step="", steps=0, counted={"an optimizer step": 1})
+    record = msgspec.structs.replace(record, script=window)
+    assert "has no steps, and was not timed; kgprof.step() at the top of closure (train.py:12)" in told()
 
 
 # ---------------------------------------------------------------- over several processes

@@ -120,6 +120,19 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
         for ran in (msgspec.structs.replace(step, script=script), step)
     )
 
+    called = msgspec.structs.replace(script, step="a call of the outermost nn.Module", module="self.net")
+    window = msgspec.structs.replace(script, step="", steps=0)
+    program = SourceFile(sha256="", text="def f(x):\n return torch.relu(x)\nwhile True:\n x = f(x)\n")
+    plain = msgspec.structs.replace(
+        step, records=CompileRecords(records=(), sources=Sources(files={written.FILE: program}))
+    )
+    (by_name,), (of_tensors,) = (
+        coverage.diagnose(coverage.collect(Evidence(recording(msgspec.structs.replace(ran, script=how)))))
+        for ran, how in ((step, called), (plain, window))
+    )
+
     assert in_script.fix.startswith("model = torch.compile(model)")
+    assert by_name.fix.startswith("self.net = torch.compile(self.net)")
+    assert of_tensors.fix.startswith("@torch.compile  # above the line def f(...)")
     assert of_function.fix == ""
     assert "--mode default" in coverage.NOTHING_MEASURED.remedy

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from kgprof import collectors
 from kgprof.analysis import memory
@@ -35,6 +36,9 @@ from tests.collectors import written, written_syncs
 from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
 
 READ_PLACE, PREDICATE_PLACE = written.place(*written.CALLER), written.place(written.FILE, 14, "step")
+MASK, MASK_OF_Y = "index = mask.nonzero(as_tuple=True)", "index = (y == 1).nonzero(as_tuple=True)"
+STATIC = "torch.nonzero_static(mask, size=N)"
+OCCUR = "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)"
 HOSTILE = "\x1b[31m<script>alert(1)</script>\u202e\ud800\n"
 
 
@@ -81,6 +85,35 @@ def test_the_operator_that_reads_inside_is_named_and_drawing_has_a_way_without()
     assert found.fix.startswith("torch.argmax(probs / torch.empty_like(probs).exponential_(1)")
 
 
+@pytest.mark.parametrize(
+    ("fields", "cause", "code"),
+    [
+        ({"op": "aten::nonzero", "expression": "x[y == 1]", "instruction": "BINARY_SUBSCR"}, "mask-index", MASK_OF_Y),
+        ({"op": "aten::nonzero", "expression": "x[:, keep]", "instruction": "BINARY_SUBSCR"}, "mask-index", MASK),
+        ({"op": "aten::nonzero", "expression": "loss.backward()", "instruction": "CALL"}, "mask-index", MASK),
+        ({"op": "aten::masked_select", "expression": "x.masked_select(m)", "instruction": "CALL"}, "mask-index", MASK),
+        ({"op": "aten::nonzero", "expression": "torch.where(m)", "instruction": "CALL"}, "nonzero", STATIC),
+        ({"op": "aten::_unique2", "expression": "ids.unique()", "instruction": "CALL"}, "unique", OCCUR),
+    ],
+)
+def test_a_size_that_is_read_has_a_fix_of_its_own(fields: dict[str, Any], cause: str, code: str) -> None:
+    (found,) = findings(read(**fields))
+
+    assert found.reads is not None
+    assert (found.reads.cause, found.fix.partition("  #")[0]) == (cause, code)
+
+
+def test_what_is_written_for_a_size_gives_what_it_stands_for_in_this_torch() -> None:
+    x, y = torch.arange(12.0).reshape(4, 3), torch.tensor([1, 0, 1, 3])
+    index = eval(MASK_OF_Y.removeprefix("index = "), {"y": y})
+    rows = eval(STATIC, {"torch": torch, "mask": y == 1, "N": 3})
+    occur = eval(OCCUR, {"torch": torch, "x": y, "N": 5})
+
+    assert x[index].equal(x[y == 1])
+    assert rows.tolist() == [[0], [2], [-1]]
+    assert occur.nonzero().flatten().equal(y.unique())
+
+
 def test_a_read_in_eager_code() -> None:
     (event,) = events(read())
 
@@ -109,7 +142,7 @@ def test_a_read_in_eager_code() -> None:
         location=READ_PLACE,
         count=1,
         fingerprint=finding.fingerprint,
-        reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5),
+        reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, cause="item"),
         cost=Skipped(reason="not applicable on a CPU"),
     )
 
@@ -651,7 +684,7 @@ def test_a_read_in_a_library_names_its_line_its_cause_and_the_way() -> None:
     assert [(line.line, line.function) for line in event.chain] == [(9, "forward")]
     assert finding.library == event.library
     assert finding.reads == Reads(
-        operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, chain=event.chain
+        operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, chain=event.chain, cause="item"
     )
 
 

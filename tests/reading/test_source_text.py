@@ -171,6 +171,22 @@ def test_where_none_does_so_plainly_both_are_named() -> None:
     assert [place.line for place in program.branches(program.at(written.FILE, 2), "cond")] == [2, 3]
 
 
+LOOPS = "for _ in range(9):\n u = relax(u)\n show(u)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n print(u)\n{LOOPS}", "relax"),
+        (f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n torch.save(u, file)\n{LOOPS}", ""),
+        ("def relax(u):\n return torch.roll(u, 1)\nrelax(relax(u))", ""),
+        (f"from elsewhere import relax, show\n{LOOPS}", ""),
+    ],
+)
+def test_the_only_function_of_tensors_that_a_loop_calls(text: str, name: str) -> None:
+    assert source(text).looped == name
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

@@ -328,23 +328,102 @@ def test_a_program_of_plain_tensors_is_one_window(tmp_path: Path) -> None:
     assert [read.calls for read in done.run.memory.syncs.records] == [{0: 5}]
 
 
+ONE_STEP = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+"""
+
+
+def test_an_only_optimizer_step_of_which_the_beginning_is_not_known_makes_the_program_one_window(
+    tmp_path: Path,
+) -> None:
+    done = ran(tmp_path, ONE_STEP, passes=(PassName.COMPILE, PassName.MEMORY))
+
+    assert (done.script.is_one_window, done.script.steps) == (True, 0)
+    assert done.notes.startswith("the program has no steps: the only optimizer step has an end")
+
+
+def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch import nn
+
+    class Scorer:
+        def __init__(self):
+            self.net, self.norm = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.LayerNorm(3)
+
+        def score(self, x):
+            return (self.net(x) + self.net(x)).sum() + self.norm(x).sum()
+
+    scorer = Scorer()
+    for _ in range(3):
+        scorer.score(torch.ones(3))
+    """
+
+    assert ran(tmp_path, text, passes=(PassName.COMPILE,)).script.module == "self.net"
+
+
+def test_the_calls_of_a_layer_by_the_module_that_has_it_name_no_module_to_compile(tmp_path: Path) -> None:
+    text = """
+    import torch
+
+    class Coder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(3, 3)
+
+        def encode(self, x):
+            return self.inner(x)
+
+    coder = Coder()
+    for _ in range(3):
+        coder.encode(torch.ones(3))
+    """
+
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+
+    assert (done.script.steps, done.script.module) == (3, "")
+
+
+def test_steps_in_which_torch_compiles_are_known(tmp_path: Path) -> None:
+    done = ran(tmp_path, SEVEN_STEPS, passes=(PassName.COMPILE,))
+
+    assert done.compiled.compiled_in == (0, 5)
+    assert done.compiled.watched_us == (*done.compiled.call_us[3:5],)
+
+
 @pytest.mark.parametrize(
     ("text", "samples", "words"),
     [
         (PLAIN, 1, "from its first line to its end"),
-        (COMPILES + "doubled(torch.ones(3))\n", 1, "from its only step on"),
-        (COMPILES + "for _ in range(3): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
+        (COMPILES + "doubled(torch.ones(3))\n", None, "torch compiled in 1 step of the rerun, and there was no other"),
+        (COMPILES + "for n in range(3): doubled(torch.ones(n))\n", None, "torch compiled in 3 steps of the rerun"),
+        (COMPILES + "for _ in range(4): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
+        (
+            COMPILES + "for n in range(9): doubled(torch.ones(3 + n // 6))\n",
+            4,
+            "3 to 7 of one rerun of the program, without 1",
+        ),
+        ("import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))\n", 1, "from its only step on"),
+        (ONE_STEP, 1, "from its first line to its end"),
         (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no complete step"),
     ],
-    ids=["no step", "one step", "warm-up alone", "it failed"],
+    ids=[
+        *("no step", "it compiles in one", "it compiles in each", "warm-up alone", "it compiles later"),
+        *("one step", "one that ends a step", "it failed"),
+    ],
 )
-def test_a_program_with_few_steps_or_none_has_a_time_if_it_ended_well(
+def test_a_program_with_few_steps_or_none_has_a_time_if_it_ended_well_and_compiled_in_none_of_it(
     tmp_path: Path, text: str, samples: int | None, words: str
 ) -> None:
     timing = ran(tmp_path, text, passes=(PassName.TIMING,)).run.timing
 
     if isinstance(timing, Skipped):
-        assert (samples, timing.reason) == (None, words)
+        assert samples is None
+        assert timing.reason.startswith(words)
     else:
         assert [len(steps) for steps in timing.step_us] == [samples]
         assert words in timing.notes[0]
@@ -476,16 +555,20 @@ def test_too_few_steps_that_call_a_closure_say_how_to_count_finer(tmp_path: Path
 
     done = ran(tmp_path, text)
 
-    assert sum("kgprof.step()" in note for note in done.script.notes) == 1
+    assert done.script.closure == "closure (program.py:6)"
+    assert sum("kgprof.step()" in note and done.script.closure in note for note in done.script.notes) == 1
 
 
 def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
     done = ran(tmp_path, TRAINS, passes=(PassName.TIMING,))
 
     assert isinstance(done.run.timing, TimingPass)
-    assert [len(steps) for steps in done.run.timing.step_us] == [31]
+    assert [len(steps) for steps in done.run.timing.step_us] == [30]
+    assert len(done.run.timing.start_us) == 3
+    assert done.run.timing.start_us[0] > 10 * min(done.run.timing.step_us[0])  # with what is compiled in it
     (note,) = done.run.timing.notes
-    assert note.startswith("TIMING: steps 3 to 33 of one rerun of the program; a step is an optimizer step")
+    words = "steps 3 to 33 of one rerun of the program, without 1 in which torch compiled; a step is an optimizer step"
+    assert note.startswith(f"TIMING: {words}")
     assert isinstance(done.run.compile, Skipped)
 
 

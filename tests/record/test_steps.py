@@ -56,6 +56,26 @@ def test_the_preferred_kind_there_is_decides_what_every_label_means(
     assert steps.current == len(kinds) + BEFORE_THE_FIRST
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_step_in_which_a_graph_or_its_backward_is_compiled_is_known(
+    fullgraph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    monkeypatch.setitem(counters, "inductor", type(counters["inductor"])())
+    steps = marked(R, R)
+    compiled = torch.compile(lambda x: x + 1, backend="eager", fullgraph=fullgraph)
+    compiled(torch.ones(2))
+    for _ in range(2):
+        steps.mark(R)
+        compiled(torch.ones(2))
+    counters["inductor"]["fxgraph_cache_hit"] += 1  # as that of a backward graph
+
+    assert steps.compiled_in(R) == (1, 3)
+    assert steps.compiled_in(None) == ()
+
+
 def test_what_the_recorder_does_at_a_mark_is_no_part_of_a_step() -> None:
     import time
 
