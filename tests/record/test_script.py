@@ -597,6 +597,42 @@ def test_inductor_is_not_imported_for_a_program_that_does_not_ask_for_it(tmp_pat
     assert done.echoed.splitlines()[-2:] == ["to stderr", "False"]
 
 
+EVALUATES_FIRST = """
+    import torch
+
+    model = torch.nn.Linear(4, 4)
+    net = torch.compile(model, backend="eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with torch.no_grad():
+        for _ in range(EVALUATED):
+            net(torch.ones(2, 4))
+    for _ in range(TRAINED):
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "trained", "traced"),
+    [(8, 12, "an optimizer step"), (30, 12, "an optimizer step"), (30, 4, "a call of a compiled function")],
+    ids=["while it was open", "when it was over", "too few"],
+)
+def test_a_trace_that_began_with_an_evaluation_begins_again_with_the_training(
+    tmp_path: Path, evaluated: int, trained: int, traced: str
+) -> None:
+    text = EVALUATES_FIRST.replace("EVALUATED", str(evaluated)).replace("TRAINED", str(trained))
+
+    done = ran(tmp_path, text, passes=(PassName.COMPILE, PassName.TRACE), steps=3, warmup=1)
+
+    run = done.run
+    assert run.script is not None
+    assert isinstance(run.trace, TracePass)
+    assert (run.script.step, run.script.traced or run.script.step) == ("an optimizer step", traced)
+    assert len(run.trace.step_us) == 3
+    trace = kineto.read(layout.run_folder(done.folder, run.key) / run.trace.trace_file)
+    assert int(trace.columns.named("Optimizer.step#SGD.step").sum()) == (3 if traced == "an optimizer step" else 0)
+
+
 @pytest.mark.parametrize("asks", ["torch.compile(product)", "torch._dynamo.optimize('inductor')(product)"])
 def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(tmp_path: Path, asks: str) -> None:
     text = f"""
