@@ -38,6 +38,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -162,15 +163,16 @@ def where_it_goes(command: Sequence[str]) -> int:
         print(f"| {now} | {at - since:.1f} | {spent - began:.1f} |", file=sys.stderr, flush=True)
         now, began, since = phase, spent, at
 
-    def watched(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
+    def watched(given: children.Start, **settings: Any) -> children.Ended:
+        job = given.job
         whose = job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}"
         enters(f"{whose}: start, imports")
 
         def heard(name: str) -> None:
             enters(f"{whose}: {name}")
-            on_phase(name)
+            given.on_phase(name)
 
-        ended = original(job, on_phase=heard, **settings)
+        ended = original(replace(given, on_phase=heard), **settings)
         enters("kgprof")
         return ended
 
@@ -214,17 +216,17 @@ def starts_of_children(command: Sequence[str], may_fork: bool) -> dict[str, Any]
     run, forked = children.run, fork_server.forked
     code: Any = None
 
-    def watched_run(job: Any, *, on_phase: Any = lambda name: None, **settings: Any) -> Any:
-        spent, at = _cpu_of_tree(), time.monotonic()
+    def watched_run(given: children.Start, **settings: Any) -> children.Ended:
+        job, spent, at = given.job, _cpu_of_tree(), time.monotonic()
         child = {"child": job.task.value if job.key is None else f"{job.key.slug}: {job.task.value}", "forked": False}
         found.append(child)
 
         def heard(name: str) -> None:
             if name not in ("plan", "prepare") and WALL not in child:
                 child[WALL], child[CPU] = round(time.monotonic() - at, 2), round(_cpu_of_tree() - spent, 2)
-            on_phase(name)
+            given.on_phase(name)
 
-        return run(job, on_phase=heard, **settings)
+        return run(replace(given, on_phase=heard), **settings)
 
     def watched_forked(*given: Any) -> Any:
         made = forked(*given)
