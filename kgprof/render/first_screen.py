@@ -137,10 +137,10 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
             below = f"pays off after {steps}" if steps else "not paid back" if never else below
         value = duration(1e6 * first.compile.first_call_s)
         yield Tile(label="First call", value=value, below=below, leads_to="compile")
-    own, others = _shared_out(found, first.key.slug)
-    below = f"{others:,} more on other runs" if others else "all of them" if own else "no rule fired"
-    value = count(own)
-    yield Tile(label="Findings", value=value, below=below, leads_to="findings", tone="attention" if own else "")
+    lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
+    own = sum(first.key.slug in line.runs or not line.runs for line in lines)
+    below = f"{len(lines) - own:,} more on other runs" if lines[own:] else "all of them" if own else "no rule fired"
+    yield Tile(label="Findings", value=count(own), below=below, leads_to="findings", tone="attention" if own else "")
 
 
 def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[float, float, float]:
@@ -152,13 +152,6 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[
         of = bare.median
     busy = kernels.busy_us / steps
     return busy, busy / of if of else 0.0, of
-
-
-def _shared_out(found: FindingList, slug: str) -> tuple[int, int]:
-    """Findings of the page that concern this run, and the others."""
-    lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
-    own = sum(slug in line.runs or not line.runs for line in lines)
-    return own, len(lines) - own
 
 
 def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
