@@ -84,6 +84,7 @@ def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str
     if way is None or library is None or finding.level is m.Level.NOTE:
         return finding
     own = place.text.partition("  #")[0].strip() if place else ""
+    own += " ...)" if own.count("(") > own.count(")") else ""  # the call goes on in the next line
     direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     if isinstance(way, m.Reads):
         if direct and not way.chain:

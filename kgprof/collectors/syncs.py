@@ -82,6 +82,7 @@ WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
+SYNC_DEBUG = "synchronizing operation"  # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 WAITS = {
     "cuda.synchronize": "device-synchronize",
     "Event.synchronize": "event-synchronize",
@@ -106,6 +107,7 @@ OF_OPERATORS = {
     **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
 }
 INSIDE = "inside-operator"
+PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 READ_AFTER = "a tensor: read it after the loop"
 SAID = {
     "item": "converting a tensor to a number",
@@ -460,15 +462,20 @@ def _finding(event: Sync) -> m.Finding:
 
 
 def _fix(event: Sync, cause: str) -> str:
-    """With the line's own names, where it indexes one tensor with one mask."""
-    if cause not in SIZED:
+    """With the line's own names, where it copies one tensor to the GPU or indexes one with one mask."""
+    to_the_gpu = cause == "to" and event.operator == SYNC_DEBUG
+    if cause not in SIZED and not to_the_gpu:
         return kept_as_a_tensor(event.location.text, event.expression)
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
+        if to_the_gpu and isinstance(read, ast.Call):
+            named = [each for each in read.keywords if each.arg != "non_blocking"]
+            read.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
+            return f"{ast.unparse(read)}  # {PINNED}"
         if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
             nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
             return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value))
-    return SIZED[cause].format(nonzero="mask.nonzero", x="x")
+    return "" if to_the_gpu else SIZED[cause].format(nonzero="mask.nonzero", x="x")
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:

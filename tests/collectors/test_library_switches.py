@@ -43,12 +43,14 @@ NAN = PackageLine(
 )
 
 
-def mended(library: PackageLine, *chain: PackageLine) -> Finding:
-    """A read at ``library``, which the project's line reaches by ``chain``."""
+def mended(library: PackageLine, *chain: PackageLine, text: str = "") -> Finding:
+    """A read at ``library``, which the project's line reaches by ``chain``; ``text``: what stands on that line."""
     evidence = Evidence(written_syncs.a_read())
     (finding,) = (one for one in findings(evidence) if one.reads is not None)
     assert isinstance(finding.reads, Reads)
-    placed: Finding = replace(finding, library=library, reads=replace(finding.reads, chain=chain))
+    assert finding.location is not None
+    own = replace(finding.location, text=text or finding.location.text)
+    placed: Finding = replace(finding, location=own, library=library, reads=replace(finding.reads, chain=chain))
     return with_switches(evidence, [placed])[0]
 
 
@@ -134,6 +136,8 @@ def test_a_reading_function_that_the_program_calls_itself_is_mended_at_its_own_l
     assert (found.level, found.no_fix) == (Level.WARNING, "")
     assert found.fix.startswith(f"{found.location.text.strip()}  # to_dense() reads")
     assert mended(replace(NAN, package="somebody", function="Dense.forward")).no_fix
+    saved = mended(replace(NAN, package="torchvision", function="save_image"), text="  vutils.save_image(real,")
+    assert saved.fix.startswith("vutils.save_image(real, ...)  # save_image() reads")
 
 
 def test_a_break_in_what_a_compiled_function_calls_is_mended_by_calling_it_elsewhere() -> None:

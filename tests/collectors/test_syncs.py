@@ -626,6 +626,25 @@ def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
     assert waits_said(tmp_path, *SEEN, waits=40, script=script) == []
 
 
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        ("x.to(device)", "x.to(device, non_blocking=True)"),
+        ("x.to('cuda', non_blocking=False)", "x.to('cuda', non_blocking=True)"),
+    ],
+)
+def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(expression: str, fix: str) -> None:
+    to_the_gpu = read(source="sync-debug", op="synchronizing operation", device="cuda", expression=expression)
+    to_the_cpu = read(source="python-call", op="Tensor.to", device="cuda", expression="x.to('cpu')")
+
+    def fix_of(record: SyncRecord) -> str:
+        (event,) = syncs.collect(Evidence(written_syncs.recording(record, device="cuda")))
+        return syncs.diagnose((event,))[0].fix
+
+    assert fix_of(to_the_gpu).partition("  # ")[0] == fix
+    assert fix_of(to_the_cpu) == ""
+
+
 def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:
     often = (
         read(each=20, device="cuda"),
