@@ -89,16 +89,24 @@ def parts(kernels: m.KernelBreakdown) -> tuple[KindPart, ...]:
     )
 
 
-def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
-    """On CUDA against TIMING's step: the profiler slows the host down, so its own window holds idle time of its making.
+def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[float, float, float, bool]:
+    """Microseconds of a step in which it was busy, their share of the step, the step, and whether that is TIMING's.
 
-    The device's own work takes as long under the profiler as without it.
+    On a GPU it is: the profiler slows the CPU, and the GPU's own work takes as long without it. But where the traced
+    steps hold more work than a usual step is long (one of them evaluates as well), it is the traced step.
     """
-    busy_us = kernels.busy_us / steps_of(kernels)
-    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median > 0:
-        share = f"{100 * busy_us / bare.median:.0f} %"
-        return f"GPU busy {share} ({milliseconds(busy_us)} of {milliseconds(bare.median)} ms without the profiler)"
-    return f"busy {percent(kernels.busy_us / kernels.window_us if kernels.window_us else 0.0)} under the profiler"
+    busy, of = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
+    is_bare = kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median >= busy
+    if is_bare and isinstance(bare, m.Spread):
+        of = bare.median
+    return busy, busy / of if of else 0.0, of, is_bare
+
+
+def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
+    busy, share, of, is_bare = busy_share(kernels, bare)
+    if is_bare:
+        return f"GPU busy {100 * share:.0f} % ({milliseconds(busy)} of {milliseconds(of)} ms without the profiler)"
+    return f"busy {percent(share)} under the profiler"
 
 
 def unit(kernels: m.KernelBreakdown) -> str:

@@ -123,7 +123,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
             below = f"baseline {duration(base.step.median)}"
         yield Tile(label="Step", value=duration(first.step.median), below=below, leads_to="results")
     if isinstance(first.kernels, m.KernelBreakdown):
-        us, share, of = busy_share(first.kernels, first.step)
+        us, share, of, _ = breakdown.busy_share(first.kernels, first.step)
         label = "GPU busy" if first.kernels.device == "cuda" else "Operators busy"
         unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
         below = f"{figure(us / size)} of {figure(of / size)} {unit}"
@@ -141,17 +141,6 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     below = f"{len(lines) - own:,} more on other runs" if lines[own:] else "all of them" if own else "no rule fired"
     yield Tile(label="Findings", value=count(own), below=below, leads_to="findings", tone="attention" if own else "")
-
-
-def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[float, float, float]:
-    """Microseconds of a step in which it was busy, their share of the step, and the step. On a GPU that is TIMING's
-    step: the profiler slows the CPU, and the GPU's own work takes as long without it."""
-    steps = breakdown.steps_of(kernels)
-    of = kernels.window_us / steps
-    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median > 0:
-        of = bare.median
-    busy = kernels.busy_us / steps
-    return busy, busy / of if of else 0.0, of
 
 
 def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
@@ -203,7 +192,7 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
             continue
         parts = {part.kind: part.per_step_us for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE}
         if sum(parts.values()):
-            us, share, _ = busy_share(kernels, run.step)
+            us, share, _, _ = breakdown.busy_share(kernels, run.step)
             yield _busy_bar(one_line(run.key.slug, limits.name), parts, us, share, leads_to=f"kernels-{anchor(index)}")
 
 

@@ -27,6 +27,16 @@ def test_a_gpu_is_busy_against_the_bare_step() -> None:
     assert said == "GPU busy 50 % (2.60 of 5.21 ms without the profiler)"
 
 
+def test_a_gpu_is_busy_against_the_traced_step_where_that_holds_more_than_a_usual_one() -> None:
+    """One of the traced steps evaluates as well: 104 % of the bare step would be no share."""
+    profile = profiles.cuda()
+    kernels = msgspec.structs.replace(kernels_of(profile, 0), window_us=20 * 5500.0, busy_us=20 * 5420.0)
+
+    said = breakdown.busy_caption(kernels, profile.runs[0].step)
+
+    assert said == "busy 98.5 % under the profiler"
+
+
 def test_a_cpu_is_busy_under_the_profiler() -> None:
     profile = profiles.clean()
 
