@@ -19,8 +19,11 @@ from kgprof.model import PROFILE_SCHEMA_VERSION, Profile, RunKey, RunReport, Ski
 
 ITEMS = 2  # of every tuple, as many as there are runs
 NUMBERS = {int: 3, float: 1.5, bool: True}
-# Numbers that point at something. A tree as arrays: the first node has no parent, and the second is below it.
-POINTING = {
+# Numbers that point at something, and texts that are one of a few. A tree as arrays: the first node has no parent, and
+# the second is below it.
+GIVEN = {
+    ("KernelBreakdown", "device"): "cuda",
+    ("Contents", "source"): "all",
     ("FlameGraph", "parent"): (-1, 0),
     ("FlameGraph", "frame"): (0, 1),
     ("FlameDifference", "parent"): (-1, 0),
@@ -95,7 +98,7 @@ class Maker:
         values = {name: self.of(hint, path=(*path, kind), name=name) for name, hint in hints.items()}
         if kind is RunReport:
             values["key"] = next(self._reports)
-        values |= {field: value for (owner, field), value in POINTING.items() if owner == kind.__name__}
+        values |= {field: value for (owner, field), value in GIVEN.items() if owner == kind.__name__}
         return kind(**values)
 
 

@@ -113,6 +113,7 @@ def test_a_read_in_a_library_names_its_line_and_the_way_there(once: Callable[[st
         chain=(
             m.PackageLine(package="geometrics", version="0.9.4", file="nn/attention.py", line=13, function="forward"),
         ),
+        cause="item",
     )
 
 
