@@ -17,6 +17,8 @@ _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)"
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+_MADE = "arange as_tensor empty eye from_numpy full linspace ones rand randint randn randperm tensor zeros Generator"
+_NO_WORK = {f"torch.{name}" for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()}
 
 
 def user_function(name: str) -> str:
@@ -139,14 +141,16 @@ class SourceText:
 
     @property
     def looped(self) -> str:
-        """The only function of torch's operators that a loop of the program calls; empty where there are several."""
+        """The only function of torch's operators that a loop of the program calls; empty where there are several. Not
+        one that trains by itself, or that only loads, saves or makes tensors."""
         trees = [self._parsed(file).tree for file in self.own]
         loops = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
-        called = {name for loop in loops for name, _ in _calls(loop)}
+        again = (each for loop in loops for each in (loop.body if isinstance(loop, ast.For) else [loop]))
+        called = {name for each in again for name, _ in _calls(each)}
         functions = [
             node for tree in trees for node in tree.body if isinstance(node, _Function) and node.name in called
         ]
-        working = [f.name for f in functions if any(n.startswith(("torch.", "F.")) for n, _ in _calls(f))]
+        working = [f.name for f in functions if _works({name for name, _ in _calls(f)})]
         return working[0] if len(working) == 1 else ""
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
@@ -210,6 +214,12 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
+
+
+def _works(called: set[str]) -> bool:
+    """Whether a function of these calls is worth compiling."""
+    operators = {name for name in called - _NO_WORK if name.startswith(("torch.", "F."))}
+    return bool(operators) and not any(name.endswith(".backward") for name in called)
 
 
 def bindings(tree: ast.AST, name: str, but: tuple[str, ...] = ("__init__",)) -> Iterator[tuple[int, bool]]:
