@@ -347,6 +347,13 @@ def _is_indexed(record: m.SyncRecord) -> bool:
     return _doing(record)[0].endswith("_SUBSCR")
 
 
+def _is_printed(record: m.SyncRecord) -> bool:
+    """Whether torch makes a tensor's text, for which it masks and counts its values."""
+    instruction, expression = _doing(record)
+    by_operator = instruction.startswith("FORMAT_") or (instruction == "BINARY_OP" and "%" in expression)
+    return by_operator or called_function(expression) in ("print", "str", "repr", "format")
+
+
 # ---------------------------------------------------------------- why
 
 
@@ -359,7 +366,8 @@ def cause_of(record: m.SyncRecord) -> str:
     if record.source == "python-call":
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
-        return "mask-index" if _is_indexed(record) else OF_OPERATORS.get(record.op, INSIDE)
+        within = INSIDE if _is_printed(record) else OF_OPERATORS.get(record.op, INSIDE)
+        return "mask-index" if _is_indexed(record) else within
     if _is_tested(record):
         return "truth-value"
     called = called_function(_doing(record)[1])
