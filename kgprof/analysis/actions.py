@@ -92,10 +92,12 @@ def _found(
 
 
 def _habit(finding: m.Finding) -> tuple[object, ...]:
-    """The same for findings that one fix mends, and for those of one kind in one function of the program."""
+    """The same for findings that one fix mends, and for those of one kind in one function of the program. What is
+    written for a graph break mends all of its kind."""
     cause = finding.refusal.cause if finding.refusal else None
     kind = (cause.identity, cause.operator) if cause else finding.reads and finding.reads.cause
-    if finding.library is None and (place := finding.location) is not None and kind:
+    by_fix = finding.library or (cause and finding.fix)
+    if not by_fix and (place := finding.location) is not None and kind:
         return finding.rule, place.file, place.function, kind, bool(finding.fix), finding.no_fix
     return finding.rule, finding.fix or finding.fingerprint
 

@@ -103,6 +103,19 @@ def test_one_fix_for_several_places_is_one_action() -> None:
     assert [one.rule for one in profile.actions].count("KGP201") == 1
 
 
+def test_what_is_set_for_all_graph_breaks_of_a_kind_is_one_action() -> None:
+    step, report = (written.FILE, 17, "step"), (written.FILE, 5, "report")
+    first = [*written.compiled("0/0", written.STEP), written.broken("0/0", step)]
+    other = [*written.compiled("1/0", written.REPORT), written.broken("1/0", report)]
+
+    profile = analyse(written.recording(*first, *other))
+
+    assert [one.rule for one in profile.findings].count("KGP101") == 2
+    (action,) = (one for one in profile.actions if one.rule == "KGP101")
+    assert "reorderable_logging_functions" in action.fix
+    assert list(action.lines.values()) == [[17, 5]]
+
+
 def at(line: int, function: str = "train") -> Frame:
     return msgspec.structs.replace(written_syncs.READ_LINE, line=line, function=function)
 
