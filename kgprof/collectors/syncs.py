@@ -96,7 +96,7 @@ CAUSES = {
     **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
     **dict.fromkeys(("masked_select", "getitem", "__getitem__", "setitem"), "mask-index"),
     **dict.fromkeys(("unique", "_unique2", "unique_dim", "unique_consecutive"), "unique"),
-    **{name: name for name in ("cpu", "numpy", "tolist", "to")},
+    **{name: name for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "copy_": "blocking-copy",
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
 }
@@ -116,7 +116,7 @@ SAID = {
     **{name: f"{name}()" for name in ("nonzero", "unique")},
     "mask-index": "indexing with a boolean mask",
     "inside-operator": "a value read inside an operator",
-    **{name: f".{name}()" for name in ("cpu", "numpy", "tolist", "to")},
+    **{name: f".{name}()" for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "blocking-copy": "copy_()",
     "tensor-from-data": "making a tensor from CPU data",
     **{f"{what.lower()}-synchronize": f"cuda{what}Synchronize" for what in ("Device", "Event", "Stream")},
@@ -471,7 +471,7 @@ def _finding(event: Sync) -> m.Finding:
 
 def _fix(event: Sync, cause: str) -> str:
     """With the line's own names, where it copies one tensor to the GPU or indexes one with one mask."""
-    to_the_gpu = cause == "to" and event.operator == SYNC_DEBUG
+    to_the_gpu = cause in ("to", "cuda") and event.operator == SYNC_DEBUG
     if cause not in SIZED and not to_the_gpu:
         return kept_as_a_tensor(event.location.text, event.expression)
     with suppress(SyntaxError, ValueError):

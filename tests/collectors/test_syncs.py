@@ -634,6 +634,7 @@ def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
     ("expression", "fix"),
     [
         ("x.to(device)", "x.to(device, non_blocking=True)"),
+        ("x.cuda()", "x.cuda(non_blocking=True)"),
         ("x.to('cuda', non_blocking=False)", "x.to('cuda', non_blocking=True)"),
     ],
 )
