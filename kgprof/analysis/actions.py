@@ -98,7 +98,8 @@ def _habit(finding: m.Finding) -> tuple[object, ...]:
     kind = (cause.identity, cause.operator) if cause else finding.reads and finding.reads.cause
     by_fix = finding.library or (cause and finding.fix)
     if not by_fix and (place := finding.location) is not None and kind:
-        return finding.rule, place.file, place.function, kind, bool(finding.fix), finding.no_fix
+        function = place.function if place.function[:1] != "<" else ""  # the module's own level, comprehensions too
+        return finding.rule, place.file, function, kind, bool(finding.fix), finding.no_fix
     return finding.rule, finding.fix or finding.fingerprint
 
 

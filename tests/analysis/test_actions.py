@@ -137,6 +137,14 @@ def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_find
     assert what == f"{first} (fused.default, KGP201, /src/shop/model.py:21-22,25)"
 
 
+def test_a_comprehension_outside_of_functions_is_no_function_of_its_own() -> None:
+    reads = [written_syncs.read(at(line, name)) for line, name in ((40, "<module>"), (41, "<listcomp>"))]
+
+    (action,) = analyse(written_syncs.recording(*reads)).actions
+
+    assert list(action.lines.values()) == [[40, 41]]
+
+
 def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
     text = "total += a.item()\nseen += b.item()\n"
     reads = [written_syncs.read(at(line), expression=f"{name}.item()") for line, name in ((1, "a"), (2, "b"))]
