@@ -15,7 +15,7 @@ import jinja2
 import msgspec
 import pytest
 
-from kgprof.model import LogExcerpt, Profile, Skipped
+from kgprof.model import LogExcerpt, PassName, Profile, Skipped
 from kgprof.render import html, page
 from kgprof.render.embedded_profile import packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
@@ -172,6 +172,18 @@ def test_no_commit_is_said_in_our_words(words: str) -> None:
 
     assert "not a git repository" in text
     assert "fatal" not in text
+
+
+def test_a_page_without_times_says_why_and_not_that_timing_did_not_run() -> None:
+    compiled = Skipped(reason="torch compiled in 2 steps of the rerun, and there was no other")
+    clean = profiles.clean()
+    runs = tuple(msgspec.structs.replace(run, step=compiled, evaluation_time=compiled) for run in clean.runs)
+
+    options = msgspec.structs.replace(clean.options, passes=(PassName.COMPILE,))
+
+    text = Html().render(msgspec.structs.replace(clean, runs=runs, options=options))
+
+    assert f"TIMING has no step time: {compiled.reason}." in text
 
 
 def test_a_gpu_report_does_not_speak_of_vector_instructions() -> None:
