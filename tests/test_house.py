@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "kgprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # 42,000 was the aim for all that is planned; the verbs sweep, capture and evaluate came to more, and so did the
 # kernels of the evaluator (900 lines), and the advice on programs of others (180).
-MOST_LINES = 57142
+MOST_LINES = 57159
 SHORTEST_MEDIAN = 8  # lines of a function: shorter ones by the hundred make a reader jump
 LONGEST = 60
 BLOCK = 10

@@ -82,30 +82,39 @@ def preceded(before: Callable[[], None], function: Callable[..., None]) -> Calla
 
 
 def when_imported(name: str, then: Callable[[], None], undo: ExitStack) -> None:
-    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``."""
+    """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``.
+
+    Until then the finder stays: another thread that walks the list would miss the one behind it, and its import fail.
+    """
     if name in sys.modules:
         then()
         return
+    passes = False
 
     def find_spec(asked: str, *_: object) -> ModuleSpec | None:
-        if asked != name:
+        nonlocal passes
+        if asked != name or passes:
             return None
-        waiting.close()
+        passes = True
         spec = importlib.util.find_spec(name)
+        passes = False  # who asks for a spec need not import the module
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def executed(module: ModuleType) -> None:
+                nonlocal passes
                 waiting.close()  # the loader may be other modules' too
                 execute(module)
-                then()
+                if not passes:
+                    passes = True
+                    then()
 
             replace(spec.loader, "exec_module", executed, waiting)
         return spec
 
     waiting, finder = undo.enter_context(ExitStack()), SimpleNamespace(find_spec=find_spec)
     sys.meta_path.insert(0, finder)
-    waiting.callback(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    undo.callback(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 @contextmanager

@@ -37,7 +37,8 @@ class TraceWindow(Source):
     """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``.
 
     A program that evaluates before it trains has calls of compiled code first and steps of its optimizer later. When
-    there are enough of a kind that is preferred to the window's, all begins again, and what was traced is forgotten.
+    there are enough of a kind that is preferred to the window's, all begins again; a trace that was whole by then stays
+    until there is another one.
     """
 
     name = "trace window"
@@ -56,6 +57,7 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
+        self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = None, None, None
         self._is_last = False  # closed for good: there is no other window, whatever steps come later
         self.first: Source | None = None  # listens in the step before those that count, whose time nobody takes
         self._in_first = ExitStack()
@@ -98,6 +100,7 @@ class TraceWindow(Source):
         self._in_first.close()
         if self._profiler is not None:
             self._tell(self._profiler.stop)
+        self._whole = self.result, self.kind, self.opened_at
         self._profiler = self.result = self.kind = self.opened_at = None
         self._times.clear()
 
@@ -118,7 +121,12 @@ class TraceWindow(Source):
         await_the_last_step(self._device)
         self._tell(self._profiler.stop)
         steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
-        self.result = self._exported(self._profiler, steps) if steps else without
+        if steps:
+            self.result = self._exported(self._profiler, steps)
+        elif self._whole[0] is None:
+            self.result = without
+        else:
+            self.result, self.kind, self.opened_at = self._whole
         self._profiler = None
 
     # ---- the profiler

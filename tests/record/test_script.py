@@ -614,8 +614,9 @@ EVALUATES_FIRST = """
 
 @pytest.mark.parametrize(
     ("evaluated", "trained", "traced"),
-    [(8, 12, "an optimizer step"), (30, 12, "an optimizer step"), (30, 4, "a call of a compiled function")],
-    ids=["while it was open", "when it was over", "too few"],
+    [(8, 12, "an optimizer step"), (30, 12, "an optimizer step")]
+    + [(30, steps, "a call of a compiled function") for steps in (4, 8)],
+    ids=["while it was open", "when it was over", "too few", "too few for one whole step"],
 )
 def test_a_trace_that_began_with_an_evaluation_begins_again_with_the_training(
     tmp_path: Path, evaluated: int, trained: int, traced: str

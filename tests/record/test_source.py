@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,8 +35,8 @@ def test_what_is_replaced_then_is_what_the_importer_gets(module: str, monkeypatc
         assert module not in sys.modules
         got: dict[str, str] = {}
         exec(f"from {module} import f; answer = f()", got)
-        assert sys.meta_path == before
 
+    assert sys.meta_path == before
     monkeypatch.delitem(sys.modules, module)
     assert got["answer"] == "replaced"
     assert importlib.import_module(module).f() == "its own"  # once, though pytest's loader of both is one
@@ -66,3 +67,30 @@ def test_one_that_is_not_there_is_missing_as_ever() -> None:
         when_imported("no_such_module_of_a_test", lambda: None, undo)
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("no_such_module_of_a_test")
+
+
+def test_a_thread_that_imports_something_else_meanwhile_misses_no_finder(module: str) -> None:
+    """importlib walks the list itself and not a copy of it."""
+    with ExitStack() as undo:
+        when_imported(module, lambda: None, undo)
+        behind = sys.meta_path[2:]
+        walk = iter(sys.meta_path)
+        next(walk), next(walk)
+        importlib.import_module(module)
+
+        assert list(walk) == behind
+
+
+def test_who_asks_only_whether_it_is_there_does_not_end_the_waiting(module: str, tmp_path: Path) -> None:
+    """By a name that pytest does not rewrite: each spec of it has a loader of its own."""
+    (tmp_path / f"{module}.py").rename(tmp_path / "asked_about.py")
+    importlib.invalidate_caches()
+    came: list[str] = []
+    with ExitStack() as undo:
+        when_imported("asked_about", lambda: came.append(module), undo)
+        assert importlib.util.find_spec("asked_about") is not None
+        assert came == []
+        importlib.reload(importlib.import_module("asked_about"))
+
+    del sys.modules["asked_about"]
+    assert came == [module]

@@ -165,8 +165,8 @@ class Evaluation:
             progress = _Progress(self, store, mine)
             saved = SimpleQueue[bool]()  # one more of this process's chunks; False: no more will come
             with ThreadPoolExecutor(1) as adder:
-                adding = adder.submit(self._total, store, saved)
                 try:
+                    adding = adder.submit(self._total, store, saved)
                     for chunk, candidates in self._drawn(store, mine):
                         if candidates is not None:
                             progress.begin(chunk)
