@@ -95,11 +95,10 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[
     On a GPU it is: the profiler slows the CPU, and the GPU's own work takes as long without it. But where the traced
     steps hold more work than a usual step is long (one of them evaluates as well), it is the traced step.
     """
-    busy, of = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
-    is_bare = kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median >= busy
-    if is_bare and isinstance(bare, m.Spread):
-        of = bare.median
-    return busy, busy / of if of else 0.0, of, is_bare
+    busy, traced = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
+    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median >= busy and bare.median:
+        return busy, busy / bare.median, bare.median, True
+    return busy, busy / traced if traced else 0.0, traced, False
 
 
 def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:

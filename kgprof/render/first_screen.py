@@ -139,7 +139,8 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         yield Tile(label="First call", value=value, below=below, leads_to="compile")
     lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
-    below = f"{len(lines) - own:,} more on other runs" if lines[own:] else "all of them" if own else "no rule fired"
+    others = len(lines) - own
+    below = f"{others:,} more on other runs" if others else "all of them" if own else "no rule fired"
     yield Tile(label="Findings", value=count(own), below=below, leads_to="findings", tone="attention" if own else "")
 
 
