@@ -20,6 +20,7 @@ class Source:
 
     name = ""
     unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
+    lost = ""  # what became of a part of its facts; empty where it has them all
     _undo = ExitStack()
 
     def listen(self, undo: ExitStack) -> None:
@@ -127,5 +128,9 @@ def listening(sources: Iterable[Source]) -> Iterator[None]:
 
 
 def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
-    """Each source that this torch does not offer."""
-    return tuple(m.Unavailable(capture=s.name, why=s.unavailable) for s in sources if s.unavailable)
+    """Each source that this torch does not offer, or that has lost a part of its facts."""
+    return tuple(
+        m.Unavailable(capture=source.name, why=source.unavailable or source.lost, incomplete=not source.unavailable)
+        for source in sources
+        if source.unavailable or source.lost
+    )

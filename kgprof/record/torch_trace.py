@@ -24,6 +24,7 @@ from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import LogListener, Source, listening, unavailable
+from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
@@ -101,6 +102,7 @@ class CompileSources:
         self.sources: tuple[Source, ...] = (
             *([TorchLogs()] if to_stderr else []),
             SkipRecords(),
+            TracePayloads(),
             self._trace,
             self._frames,
             self._graphs,
