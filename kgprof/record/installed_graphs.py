@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 PREFIX = "__compiled_fn"
 INSTALL, COMPILE = "install_global_unsafe", "call_user_compiler"
@@ -35,6 +35,11 @@ class InstalledGraphs(Source):
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
         """``graph`` itself, or what stands around it; ``captured`` is None where ``capture`` raised."""
         raise NotImplementedError
+
+    @aside
+    def put_around(self, output: Any, graph: Graph, captured: Any) -> Graph:
+        """``around``; inside Dynamo, where an exception of ours would fail the workload's compilation."""
+        return self.around(output, graph, captured)
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -99,8 +104,9 @@ def _put_on(output_graph: Any) -> None:
         layers: list[_Layer] = []
         for owner in _listening:
             below = layers[-1].replacement if layers else value
-            replacement = owner.around(this, below, owner._captured.pop(id(this), None))
-            layers.append(_Layer(owner=owner, replacement=replacement, below=below))
+            replacement = owner.put_around(this, below, owner._captured.pop(id(this), None))
+            if replacement is not None:
+                layers.append(_Layer(owner=owner, replacement=replacement, below=below))
         original(this, name, layers[-1].replacement if layers else value)
         _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
 

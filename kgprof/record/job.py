@@ -68,6 +68,7 @@ class Job(m.Model, frozen=True, kw_only=True):
     turns: tuple[int, int] | None = None  # ROUND: beside the other side's (kgprof.record.turns)
     slice_steps: int = 1
     beside: str = ""  # PROBE, AGREEMENT: names the children that run at the same time (kgprof.record.alone)
+    input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
 
     @property

@@ -31,7 +31,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.record import kept_records, project_sources, skip_records, store
+from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
@@ -78,6 +78,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
+    standard_input.copy_to(job.input_copy)
     restored = ExitStack()
     last_word: list[Event] = []
     finish = partial(_finish, getpid(), watcher, send, restored)

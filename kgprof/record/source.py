@@ -4,15 +4,52 @@ import functools
 import importlib.util
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kgprof import model as m
 
+T = TypeVar("T")
 _ABSENT = object()
+
+
+def aside(method: Callable[..., T]) -> Callable[..., T | None]:
+    """A listener's own work, beside that of the program: what it raises never comes to the program.
+
+    The listener gives up then, and does no such work any more; ``method`` returns None.
+    """
+
+    @functools.wraps(method)
+    def guarded(listener: Any, *args: Any, **named: Any) -> T | None:
+        if listener.gave_up:
+            return None
+        try:
+            return method(listener, *args, **named)
+        except Exception as error:  # noqa: BLE001
+            listener.gives_up(error)
+            return None
+
+    return guarded
+
+
+def raised(error: Exception) -> str:
+    """What a listener raised, and in which of its lines."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    where = f"{Path(frame.f_code.co_filename).name}:{line}"
+    return f"it raised {words(error)} ({where}) and was switched off"
+
+
+def words(error: BaseException) -> str:
+    """Also of an exception that cannot say what it is."""
+    described = traceback.TracebackException(type(error), error, None)
+    described.__notes__ = None  # lines behind its message
+    *_, last = described.format_exception_only()
+    return last.strip()
 
 
 class Source:
@@ -21,7 +58,13 @@ class Source:
     name = ""
     unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
     lost = ""  # what became of a part of its facts; empty where it has them all
+    gave_up = False
     _undo = ExitStack()
+
+    def gives_up(self, error: Exception) -> None:
+        """Called in the middle of the program, where nothing can be taken off: what it has put there does nothing."""
+        self.gave_up = True
+        self.unavailable = raised(error)
 
     def listen(self, undo: ExitStack) -> None:
         """Begin; ``undo`` takes what ends it, called from the last to the first, each also after one that raised."""

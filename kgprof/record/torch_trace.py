@@ -23,7 +23,7 @@ from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import LogListener, Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, aside, listening, unavailable
 from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
@@ -160,17 +160,18 @@ class StructuredTrace(Source):
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
 
-        def hear(record: logging.LogRecord) -> None:
-            if isinstance(metadata := getattr(record, "metadata", None), dict):
-                self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
-
-        LogListener(hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
         self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
+
+    @aside
+    def _hear(self, record: logging.LogRecord) -> None:
+        if isinstance(metadata := getattr(record, "metadata", None), dict):
+            self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
 
 
 class TorchLogs(Source):

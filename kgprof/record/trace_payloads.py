@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from kgprof.record.kept_records import KEPT_ARTIFACTS, KEPT_RECORDS, TEXTS
-from kgprof.record.source import LogListener, Source, replace
+from kgprof.record.source import LogListener, Source, replace, words
 
 GUARDED = "_kgprof_trace_structured"  # in the module of torch's function
 METADATA = "fw_metadata"  # what a payload of AOTAutograd prints, as the payload's function names it
@@ -89,7 +89,7 @@ class TracePayloads(Source):
         return payload
 
     def _lost(self, what: str, error: Exception) -> None:
-        told = f"torch could not print {what}: {type(error).__name__}: {error}"
+        told = f"torch could not print {what}: {words(error)}"
         if os.environ.get("TORCH_TRACE"):
             told += "; TORCH_TRACE is set, and without kgprof torch lets this fail the compilation"
         self.lost = self.lost or told
@@ -105,9 +105,9 @@ def _without_tensors(compute: Callable[[], Any]) -> str | None:
 
     The metadata holds tensors, and a tensor subclass may run any code when it is printed.
     """
-    names = getattr(getattr(compute, "__code__", None), "co_freevars", ())
-    if METADATA not in names:
+    names, cells = getattr(getattr(compute, "__code__", None), "co_freevars", ()), getattr(compute, "__closure__", None)
+    if not cells or METADATA not in names:
         return None
-    metadata = compute.__closure__[names.index(METADATA)].cell_contents  # type: ignore[attr-defined]
+    metadata = cells[names.index(METADATA)].cell_contents
     types = ", ".join(f"output_type={info.output_type!r}" for info in metadata.output_info)
     return f"static_input_indices={list(metadata.static_input_indices)}, {types}"
