@@ -32,6 +32,10 @@ class InstalledGraphs(Source):
     def capture(self, output: Any) -> Any:
         """What ``around`` is to know of the graph, read before a backend makes something else of it."""
 
+    @aside
+    def failed(self, output: Any, error: Exception) -> None:
+        """A backend did, for one graph; torch may fall back, or raise it to the program."""
+
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
         """``graph`` itself, or what stands around it; ``captured`` is None where ``capture`` raised."""
         raise NotImplementedError
@@ -114,7 +118,12 @@ def _put_on(output_graph: Any) -> None:
         for owner in _listening:
             owner.read(owner._captured, this, partial(owner.capture, this))
         assert compiler is not None
-        return compiler(this, *args, **named)
+        try:
+            return compiler(this, *args, **named)
+        except Exception as error:
+            for owner in _listening:
+                owner.failed(this, error)
+            raise
 
     replace(output_graph, INSTALL, install, _patch)
     if compiler is not None:

@@ -35,6 +35,7 @@ from kgprof.record import kept_records, project_sources, skip_records, standard_
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.control import Control
 from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
@@ -45,7 +46,7 @@ from kgprof.record.launchers import WATCH, Launchers
 from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
-from kgprof.record.source import replace, unavailable
+from kgprof.record.source import listeners_in, replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
@@ -75,7 +76,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
     place, program = Place(job), programs.find(job.options.workload)
-    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
+    watcher = _watcher(job, place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
     standard_input.copy_to(job.input_copy)
@@ -101,6 +102,12 @@ def run(job: Job, send: Send) -> BaseException | None:
         at_exit()
     sys.settrace(traced)
     return raised
+
+
+def _watcher(job: Job, place: Place) -> Watcher:
+    if job.control:
+        return Control(Path(job.answer))
+    return Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
 
 
 def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]) -> None:
@@ -176,7 +183,7 @@ def _word(raised: BaseException | None) -> Event:
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    return Failed(message=message, traceback=text)
+    return Failed(message=message, traceback=text, error=type(raised).__qualname__, through=listeners_in(raised))
 
 
 def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack) -> None:
@@ -456,14 +463,14 @@ class Capture:
             yield "the process ended abruptly: what followed the last written mark is missing"
 
 
-Watcher = Capture | Rerun
+Watcher = Capture | Rerun | Control
 
 
 def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
     """A line of the file of records, with its label made the number of its step."""
     if "metadata" in line:
         return {**line, "call": number(line["call"])}
-    for source in ("frame", "log"):
+    for source in ("frame", "log", "backend"):
         if source in line:
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:

@@ -16,6 +16,9 @@ from kgprof import model as m
 
 T = TypeVar("T")
 _ABSENT = object()
+DYNAMO_ERRORS = "torch._dynamo.exc"
+switched_off: dict[str, str] = {}  # in this process: sources that do not listen, and why
+_own_files: dict[str, set[str]] = {}  # of the sources that have listened in this process: file -> their names
 
 
 def aside(method: Callable[..., T]) -> Callable[..., T | None]:
@@ -44,6 +47,20 @@ def raised(error: Exception) -> str:
     return f"it raised {words(error)} ({where}) and was switched off"
 
 
+def listeners_in(error: BaseException) -> tuple[str, ...]:
+    """The sources whose hooks an exception came through last on its way from where it was raised.
+
+    None for torch's refusal to compile: its cause is what the program asked for, and the frame hook stands around
+    every compilation.
+    """
+    if type(error).__module__ == DYNAMO_ERRORS:
+        return ()
+    names: set[str] = set()
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        names = _own_files.get(frame.f_code.co_filename, names)
+    return tuple(sorted(names))
+
+
 def words(error: BaseException) -> str:
     """Also of an exception that cannot say what it is."""
     described = traceback.TracebackException(type(error), error, None)
@@ -59,6 +76,7 @@ class Source:
     unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
     lost = ""  # what became of a part of its facts; empty where it has them all
     gave_up = False
+    parts: tuple[str, ...] = ()  # further modules whose hooks are its own
     _undo = ExitStack()
 
     def gives_up(self, error: Exception) -> None:
@@ -71,6 +89,12 @@ class Source:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
+        if self.name in switched_off:
+            self.unavailable = switched_off[self.name]
+            return self
+        for module in (*(kind.__module__ for kind in type(self).__mro__), *self.parts):
+            if module.startswith("kgprof.") and module != __name__:
+                _own_files.setdefault(str(sys.modules[module].__file__), set()).add(self.name)
         with ExitStack() as undo:
             self.listen(undo)
             self._undo = undo.pop_all()

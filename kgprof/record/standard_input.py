@@ -40,12 +40,12 @@ class _Copied(io.FileIO):
         self._copy: Path | None = copy
         self._length = 0
 
-    def readinto(self, buffer: Any) -> int | None:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int | None:
         length = super().readinto(buffer)
         self._add(memoryview(buffer).cast("B")[: length or 0])
         return length
 
-    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+    def read(self, size: int | None = -1) -> bytes:
         data = super().read(-1 if size is None else size)
         self._add(memoryview(data or b""))
         return data
@@ -76,5 +76,5 @@ def copy_to(file: str) -> None:
     buffered = io.BufferedReader(_Copied(Path(file)))
     encoding, errors = sys.stdin.encoding, sys.stdin.errors
     text = io.TextIOWrapper(buffered, encoding=encoding, errors=errors)
-    text.mode = "r"  # as Python sets it  # type: ignore[misc]
+    text.mode = "r"  # type: ignore[misc]  # as Python sets it
     sys.stdin = sys.__stdin__ = text  # type: ignore[misc]

@@ -103,6 +103,7 @@ class Syncs(Source):
     """Source. One SyncRecord for each place, source and operator."""
 
     name = "sync hooks"
+    parts = (tensor_places.__name__,)
 
     def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
         self._calls = calls
@@ -606,6 +607,7 @@ class _Here(threading.local):
 class _RunningGraphs(InstalledGraphs):
     """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
 
+    name = Syncs.name
     needs = (INSTALL, COMPILE)
 
     def __init__(self, begins: Callable[[_Graph], None]) -> None:
