@@ -9,6 +9,7 @@ cProfile or torch.profiler with stacks alone.
 from __future__ import annotations
 
 import atexit
+import builtins
 import operator
 import os
 import resource
@@ -20,7 +21,7 @@ import traceback
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from os import getpid  # a program may put another in its place
@@ -62,6 +63,12 @@ WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
 TENSORS_BEFORE = 2  # steps after warm-up in which tensors are looked at, before the traced ones
 RANK = "RANK"  # torchrun's
+LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
+REPLACED_HERE = ("_exit", "execv", "execve")
+ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
+    (vars(module), {name: value for name, value in vars(module).items() if name not in REPLACED_HERE})
+    for module in (builtins, os)
+)
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
 os.umask(UMASK)
 
@@ -95,9 +102,10 @@ def run(job: Job, send: Send) -> BaseException | None:
     raised = _run_to_its_end(program, job.options.workload_args, watcher)
     traced = sys.gettrace()
     sys.settrace(None)
-    last_word.append(_word(raised))
-    if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
-        watcher.ended_well()
+    with _OwnTerms():
+        last_word.append(_word(raised))
+        if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
+            watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
         at_exit()
     sys.settrace(traced)
@@ -115,28 +123,41 @@ def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_wo
     if getpid() != pid:
         return  # a process that the program forked: it ends as it would without kgprof
     try:
-        for event in last_word:
-            send(event)
-        with restored, _own_terms():
-            watcher.end()
+        with _OwnTerms():
+            for event in last_word:
+                send(event)
+            with restored:
+                watcher.end()
     except BaseException as error:  # noqa: BLE001  atexit would print it and forget it; the parent has to know
         with suppress(OSError):  # nothing can be written any more: the process's own exit code says how it ended
             send(describe_failure(error))
 
 
-@contextmanager
-def _own_terms() -> Iterator[None]:
-    """The umask and the soft limits that a program has set for itself do not hold for what kgprof writes."""
-    limits = {what: resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
-    theirs = os.umask(UMASK)
-    try:
-        for what, (_, hard) in limits.items():
+class _OwnTerms:
+    """What a program has set for itself does not hold for what kgprof writes: the umask, its soft limits, and what it
+    has put into ``builtins`` and ``os``. A class, because contextlib calls builtins before anything is put back."""
+
+    def __enter__(self) -> None:
+        self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for names, known in ORIGINALS:
+            theirs = {name: names.get(name, known) for name in known if names.get(name, known) is not known[name]}
+            names.update(known)
+            self._replaced.append((names, theirs))
+        self._limits = {what: resource.getrlimit(what) for what in LIMITS}
+        self._umask = os.umask(UMASK)
+        for what, (_, hard) in self._limits.items():
             resource.setrlimit(what, (hard, hard))
-        yield
-    finally:
-        os.umask(theirs)
-        for what, limit in limits.items():
-            resource.setrlimit(what, limit)
+
+    def __exit__(self, *_: object) -> None:
+        os.umask(self._umask)
+        for what, limits in self._limits.items():
+            resource.setrlimit(what, limits)
+        for (names, theirs), (_, known) in zip(self._replaced, ORIGINALS, strict=True):
+            for name, value in theirs.items():
+                if value is known:  # the program had deleted it
+                    del names[name]
+                else:
+                    names[name] = value
 
 
 # ---------------------------------------------------------------- the program
@@ -204,7 +225,7 @@ def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], und
         return both
 
     replace(os, "_exit", leave, undo)
-    for name in ("execv", "execve"):  # the others call these
+    for name in REPLACED_HERE[1:]:  # the others call these
         replace(os, name, written_before(getattr(os, name)), undo)
 
 
@@ -315,7 +336,7 @@ class Capture:
     def write_now(self) -> None:
         """What there is so far. A write that fails is none of the program's business; the last one says so."""
         if not self._over and not self._writing:
-            with suppress(Exception), _own_terms():
+            with suppress(Exception), _OwnTerms():
                 self._write(unfinished=True)
 
     # ---- what is written
