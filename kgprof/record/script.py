@@ -64,6 +64,7 @@ CALLS_TIMED = 10_000  # first steps whose times are kept
 TENSORS_BEFORE = 2  # steps after warm-up in which tensors are looked at, before the traced ones
 RANK = "RANK"  # torchrun's
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
+DELETED = object()
 REPLACED_HERE = ("_exit", "execv", "execve")
 ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
     (vars(module), {name: value for name, value in vars(module).items() if name not in REPLACED_HERE})
@@ -140,21 +141,21 @@ class _OwnTerms:
     def __enter__(self) -> None:
         self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for names, known in ORIGINALS:
-            theirs = {name: names.get(name, known) for name in known if names.get(name, known) is not known[name]}
+            now = {name: names.get(name, DELETED) for name in known}
             names.update(known)
-            self._replaced.append((names, theirs))
+            self._replaced.append((names, {name: value for name, value in now.items() if value is not known[name]}))
         self._limits = {what: resource.getrlimit(what) for what in LIMITS}
         self._umask = os.umask(UMASK)
-        for what, (_, hard) in self._limits.items():
-            resource.setrlimit(what, (hard, hard))
+        for what, (_, most) in self._limits.items():
+            resource.setrlimit(what, (most, most))
 
     def __exit__(self, *_: object) -> None:
         os.umask(self._umask)
         for what, limits in self._limits.items():
             resource.setrlimit(what, limits)
-        for (names, theirs), (_, known) in zip(self._replaced, ORIGINALS, strict=True):
+        for names, theirs in self._replaced:
             for name, value in theirs.items():
-                if value is known:  # the program had deleted it
+                if value is DELETED:
                     del names[name]
                 else:
                     names[name] = value

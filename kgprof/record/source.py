@@ -89,27 +89,35 @@ class Source:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
+        """A fault of its own costs its facts alone: it may begin and end in a process that is the user's."""
         if self.name in switched_off:
             self.unavailable = switched_off[self.name]
             return self
         for module in (*(kind.__module__ for kind in type(self).__mro__), *self.parts):
             if module.startswith("kgprof.") and module != __name__:
                 _own_files.setdefault(str(sys.modules[module].__file__), set()).add(self.name)
-        with ExitStack() as undo:
-            self.listen(undo)
-            self._undo = undo.pop_all()
+        try:
+            with ExitStack() as undo:
+                self.listen(undo)
+                self._undo = undo.pop_all()
+        except Exception as error:  # noqa: BLE001
+            self.gives_up(error)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._undo.close()
+        try:
+            self._undo.close()
+        except Exception as error:  # noqa: BLE001
+            self.gives_up(error)
 
 
 class LogListener(logging.Handler):
     """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
 
-    def __init__(self, take: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, take: Callable[[logging.LogRecord], None], wanted: frozenset[str]) -> None:
+        """``wanted``: names of the records and artifacts that it reads; nobody else's are computed for it."""
         super().__init__(logging.DEBUG)
-        self._take = take
+        self._take, self.wanted = take, wanted
 
     def emit(self, record: logging.LogRecord) -> None:
         self._take(record)

@@ -160,7 +160,7 @@ class StructuredTrace(Source):
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
 
-        LogListener(self._hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._hear, kept_records.WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:

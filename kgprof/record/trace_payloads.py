@@ -15,13 +15,11 @@ from contextlib import ExitStack
 from types import FunctionType
 from typing import Any
 
-from kgprof.record.kept_records import KEPT_ARTIFACTS, KEPT_RECORDS, TEXTS
 from kgprof.record.source import LogListener, Source, replace, words
 
 GUARDED = "_kgprof_trace_structured"  # in the module of torch's function
 METADATA = "fw_metadata"  # what a payload of AOTAutograd prints, as the payload's function names it
 ARTIFACT = "artifact"
-WORTH_THEIR_RECORD = frozenset((ARTIFACT, "chromium_event", *KEPT_RECORDS, *TEXTS))
 
 
 class TracePayloads(Source):
@@ -60,14 +58,14 @@ class TracePayloads(Source):
         def guarded(name: str, metadata_fn: Callable[[], Any] = dict, **named: Any) -> None:
             alone = not any(map(_is_a_users, log.handlers))
             try:
-                if alone and name not in WORTH_THEIR_RECORD:
+                if alone and name != ARTIFACT and not _is_wanted(name, log):
                     return
                 metadata = metadata_fn()
-                artifact = metadata.get("name") if name == ARTIFACT else None
-                if alone and artifact is not None and artifact not in KEPT_ARTIFACTS:
+                what = str(metadata.get("name")) if name == ARTIFACT else name
+                if alone and not _is_wanted(what, log):
                     return
                 if "payload_fn" in named:
-                    named["payload_fn"] = self._payload(str(artifact or name), named["payload_fn"], alone, skip_code)
+                    named["payload_fn"] = self._payload(what, named["payload_fn"], alone, skip_code)
                 original(name, lambda: metadata, **named)
             except Exception as error:  # noqa: BLE001  it would fail the compilation, which can do without a record
                 self._lost(name, error)
@@ -93,6 +91,10 @@ class TracePayloads(Source):
         if os.environ.get("TORCH_TRACE"):
             told += "; TORCH_TRACE is set, and without kgprof torch lets this fail the compilation"
         self.lost = self.lost or told
+
+
+def _is_wanted(name: str, log: logging.Logger) -> bool:
+    return any(name in getattr(handler, "wanted", ()) for handler in log.handlers)
 
 
 def _is_a_users(handler: logging.Handler) -> bool:
