@@ -26,6 +26,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import handle_torch_function
 
 import kgprof
 from kgprof import model as m
@@ -36,7 +37,7 @@ from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, aside, replace
-from kgprof.record.tensor_memory import answer, device_type
+from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
     HOST,
@@ -462,7 +463,10 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
-        found = method(tensor, *args, **kwargs)
+        if type(tensor) not in PLAIN and _has_a_table_of_methods(type(tensor)):
+            found = handle_torch_function(method, (tensor,), tensor, *args, **kwargs)
+        else:
+            found = method(tensor, *args, **kwargs)
         _took(seen, began)
         if target is not None and isinstance(found, torch.Tensor) and device_type(found) == "cpu":
             TENSORS.moved(tensor, found, target)
@@ -479,6 +483,14 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
     return watched
+
+
+def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
+    """Whether it is a subclass of torch's own with a table of the methods that it allows (a lazy parameter). It was
+    made of the methods before they were watched, and torch would hand on what stands under their names now."""
+    function = getattr(kind.__torch_function__, "__func__", None)
+    own = function is not None and function is not torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+    return own and str(function.__module__).startswith("torch.")
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:

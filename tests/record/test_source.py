@@ -174,8 +174,8 @@ def test_an_exception_names_the_listener_that_it_came_through_last() -> None:
 
 
 def test_an_exception_that_cannot_be_told_is_named_by_its_type() -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert "Mute" in words(Mute())
+    assert "MuteError" in words(MuteError())

@@ -14,6 +14,7 @@ handle = nn.modules.module.register_module_forward_hook(count)
 agent = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(3))
 agent.register_buffer("norm", nn.parameter.UninitializedBuffer())
 target = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(3))
+agent.to("cpu")  # as every program does that has a device
 seen = torch.zeros(6, 4)
 for network in (agent, target):
     network(seen)
