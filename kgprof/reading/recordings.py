@@ -232,9 +232,13 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
 
 
 def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...]:
-    """While the Recording is still being made."""
-    records = _read_records(layout.run_folder(folder, key), folder)
-    return records.backends if isinstance(records, m.CompileRecords) else ()
+    """While the Recording is still being made, from the records of that kind alone: most runs have none."""
+    path = layout.run_folder(folder, key) / layout.TRACE_RECORDS
+    if not path.exists():
+        return ()
+    lines = files.lines(path, folder, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS)
+    told = [_record(line)["backend"] for line in lines if line.startswith(b'{"backend"')]
+    return tuple(msgspec.convert(each, m.BackendFailure) for each in told)
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

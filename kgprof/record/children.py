@@ -420,7 +420,6 @@ class _Child:
             during="" if outcome is m.Outcome.OK else self._phase,
             exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
-            error="" if failed is None else failed.error,
             through=() if failed is None else failed.through,
         )
         return Ended(exit=ended, failed=failed, lost=self._lost)

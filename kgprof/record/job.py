@@ -100,7 +100,6 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
-    error: str = ""  # the exception's type
     through: tuple[str, ...] = ()  # the listeners of kgprof's that it came through
     unwritable: bool = False  # the Recording could not be written: no fault of the run's
 
@@ -125,7 +124,7 @@ def describe_failure(error: BaseException) -> Failed:
     described.__notes__ = None  # lines behind its message; the traceback has them
     *_, last = described.format_exception_only()
     message = _COLOURS.sub("", last).strip()
-    return Failed(message=message, traceback=text, error=type(error).__qualname__, through=listeners_in(error))
+    return Failed(message=message, traceback=text, through=listeners_in(error))
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

@@ -245,7 +245,7 @@ class Recorder:
         self, task: Task, key: m.RunKey, passes: tuple[m.PassName, ...] | None, ended: m.Exit, took_s: float = 0.0
     ) -> m.Exit:
         """How the run ends for good. Where kgprof's listening may have changed it, the control decides: a run that
-        ends otherwise there is made again without the listeners that its exception came through."""
+        ends well there alone is made again without the listeners that its exception came through."""
         doubtful = ended.outcome is m.Outcome.RAISED and ended.through
         if not doubtful and not recordings.backend_failures(self.folder, key):
             return ended
@@ -255,12 +255,12 @@ class Recorder:
             return ended
         control = self._control(task, key)
         store.write_json(file, control)
-        if _ended_alike(control.exit, ended):
-            return ended
-        why = f"{ended.message.strip()} came through it; without it the run {_end(control.exit)}"
+        if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
+            return ended  # a control that fails may do so for being a second run
+        why = f"{ended.message.strip()} came through it; without it the run ends well"
         without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
         again = self._start(task, key, passes, without=without) if without else ended
-        if not _ended_alike(control.exit, again):
+        if again.outcome is not m.Outcome.OK:
             self._give_up(key, ended, control.exit)
         return control.exit
 
@@ -284,8 +284,7 @@ class Recorder:
 
     def _give_up(self, key: m.RunKey, ended: m.Exit, control: m.Exit) -> None:
         """The run ended as the control did; what was recorded under listeners is no record of it."""
-        ends = f"under it the run {ended.words}; without it the run {_end(control)}"
-        why = f"kgprof's listening changed the program: {ends}"
+        why = f"kgprof's listening changed the program: under it the run {ended.words}; without it the run ends well"
         store.write_exit(self.folder, key, control)
         for name in m.PASSES:
             store.write_pass(self.folder, key, name, m.Skipped(reason=why))
@@ -516,12 +515,3 @@ class Recorder:
             extra=self.plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}),
             kept=shared and (task is not last or number < options.rounds),
         )
-
-
-def _end(ended: m.Exit) -> str:
-    return "ends well" if ended.outcome == m.Outcome.OK else ended.words
-
-
-def _ended_alike(one: m.Exit, other: m.Exit) -> bool:
-    """Messages may hold addresses and times."""
-    return (one.outcome, one.error, one.exit_code) == (other.outcome, other.error, other.exit_code)

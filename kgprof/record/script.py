@@ -205,7 +205,7 @@ def _word(raised: BaseException | None) -> Event:
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    return Failed(message=message, traceback=text, error=type(raised).__qualname__, through=listeners_in(raised))
+    return Failed(message=message, traceback=text, through=listeners_in(raised))
 
 
 def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack) -> None:

@@ -87,7 +87,7 @@ def test_a_program_that_a_listener_killed_is_run_again_without_it(tmp_path: Path
 def test_a_program_that_raises_under_a_hook_by_itself_is_said_to(tmp_path: Path) -> None:
     run = recorded(tmp_path, FAILS_BY_ITSELF, PassName.COMPILE, PassName.MEMORY)
 
-    assert (run.exit.outcome, run.exit.error, run.exit.through) == (Outcome.RAISED, "RuntimeError", ("sync hooks",))
+    assert (run.exit.outcome, run.exit.through) == (Outcome.RAISED, ("sync hooks",))
     assert isinstance(run.control, Control)
     assert run.control.exit.outcome is Outcome.RAISED
     assert isinstance(run.memory, MemoryPass)
