@@ -4,6 +4,7 @@ No torch, no clock, no environment, no network; what files of a Recording are re
 """
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import msgspec
 
@@ -213,7 +214,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=steady,
         compilations=(trace and compilations(trace)) or compiled.compilations,
-        capture_unavailable=compiled.capture_unavailable,
+        capture_unavailable=(*compiled.capture_unavailable, *_changed(run)),
         cache=compiled.cache,
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
@@ -227,6 +228,15 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
         )
     )
+
+
+def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
+    """What failed while kgprof listened, and compiles without it: then what else was seen is of another program."""
+    for failure in run.changed_by_listening[:1]:
+        place = f"{failure.function} ({PurePath(failure.file).name}:{failure.first_line})"
+        why = f"kgprof's listening changed the program: the backend failed for {place} ({failure.error})"
+        return (m.Unavailable(capture="compilation", why=f"{why}, and compiles it when nothing listens"),)
+    return ()
 
 
 def _beginning(text: m.CompiledText) -> m.CompiledText:

@@ -50,6 +50,16 @@ class GraphRuns(Model, frozen=True, kw_only=True):
     cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
 
 
+class BackendFailure(Model, frozen=True, kw_only=True):
+    """What a backend raised for one graph, whatever torch made of it. Line: ``{"backend": {...}}``."""
+
+    call: int
+    function: str  # the code object's name, as of OfferedFrame
+    file: str
+    first_line: int
+    error: str
+
+
 class CompiledText(Model, frozen=True, kw_only=True):
     """What torch made of one compilation, as it logged it. Line: ``{"text": {...}}``."""
 
@@ -256,5 +266,6 @@ class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="re
     graphs: tuple[GraphRuns, ...] = ()
     logs: tuple[LogLine, ...] = ()
     texts: tuple[CompiledText, ...] = ()
+    backends: tuple[BackendFailure, ...] = ()
     left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
     sources: Sources = Sources()

@@ -31,6 +31,7 @@ class Exit(Model, frozen=True, kw_only=True):
     during: str = ""  # the pass that was running
     exit_code: int | None = None  # the child's own code, negative for a signal
     elapsed_s: float = 0.0
+    through: tuple[str, ...] = ()  # the listeners of kgprof's that the exception came through, by the source's name
 
     @property
     def words(self) -> str:

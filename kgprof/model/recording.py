@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
+from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.findings import Location
 from kgprof.model.kernels import Ceilings, Holistic
@@ -162,6 +162,16 @@ class ScriptRun(Model, frozen=True, kw_only=True):
         return None if self.steps else next((one for one in self.launched if one.by not in BESIDE), None)
 
 
+class Control(Tagged, frozen=True, kw_only=True, tag="control"):
+    """The same run once more, in a process in which nothing of kgprof's listens."""
+
+    exit: Exit
+    graphs: int = 0  # as torch counts them
+    frames: int = 0
+    frames_ok: int = 0
+    compiled: tuple[SourceLine, ...] = ()  # the code objects that torch compiled, and failed to compile in no call
+
+
 class RunRecord(Model, frozen=True, kw_only=True):
     """Everything that one strategy x mode left in the Recording."""
 
@@ -181,6 +191,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     memory: MemoryPass | Skipped = Skipped(reason="this Recording has no MEMORY pass")
     kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording has no compiled kernels")
+    control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1

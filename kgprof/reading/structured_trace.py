@@ -42,9 +42,18 @@ class RunTrace:
     """One run's records, frames and graphs, with the source text that explains them."""
 
     def __init__(
-        self, run: m.RunKey, records: m.CompileRecords, *, calls: int, steady_from: int, source: SourceText
+        self,
+        run: m.RunKey,
+        records: m.CompileRecords,
+        *,
+        calls: int,
+        steady_from: int,
+        source: SourceText,
+        changed: Sequence[m.BackendFailure] = (),
     ) -> None:
+        """``changed``: what failed under kgprof alone."""
         self.run = run
+        self._changed = {(each.file, each.first_line, each.function) for each in changed}
         self.all = records
         self.calls = calls  # that the COMPILE pass made
         self.steady_from = steady_from
@@ -63,6 +72,10 @@ class RunTrace:
                 self._by_frame.setdefault((compiled.call, frame.file, frame.line, frame.function), []).append(compiled)
         for row in records.frames:
             self._rows.setdefault((row.call, row.file, row.first_line, row.function), []).append(row)
+
+    def is_changed(self, file: str, first_line: int, function: str) -> bool:
+        """Whether a backend failed for this code object, and not in the control, in which nothing listened."""
+        return (file, first_line, function) in self._changed
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""

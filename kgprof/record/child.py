@@ -27,7 +27,7 @@ import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
-from kgprof.record import project_sources, store
+from kgprof.record import project_sources, source, store
 from kgprof.record.alone import alone
 from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
@@ -81,6 +81,7 @@ def main(job_file: str, descriptor: str) -> None:
         installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
         at = next(installed, len(sys.path))
         sys.path[at:at] = own
+    source.switched_off.update({each.capture: each.why for each in job.without})
     try:
         raised = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
@@ -173,11 +174,16 @@ def measure(job: Job, events: Events) -> None:
     Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
     again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
     """
+    from kgprof.record import control
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.environment import ProbeWhenAsked
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
 
+    if job.control:
+        with in_place_of_inductor(job.options.backend):
+            control.of_steps(Run(job, events.phase), Path(job.answer))
+        return
     for declared in m.PASSES.values():  # so that nothing is imported between two passes
         importlib.import_module(f"kgprof.record.{declared.module}")
     isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
@@ -222,7 +228,8 @@ def script(job: Job, events: Events) -> BaseException | None:
     """A whole program, up to its last line; what it raised. The interpreter does the rest (kgprof.record.script)."""
     from kgprof.record import script as scripts
 
-    with events.phase(job.options.passes[0] if job.is_rerun else "script"):
+    rerun = job.options.passes[0] if job.is_rerun and not job.control else "script"
+    with events.phase("control" if job.control else rerun):
         events.stream.close()  # else its number may be that of a file of the program's when Python closes it
     _raised.append(scripts.run(job, events.send))
     return _raised[0]

@@ -9,6 +9,9 @@ import msgspec
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.installed_graphs import Graph, InstalledGraphs
+from kgprof.record.source import aside, words
+
+FAILURES = 1000  # of backends, that are kept
 
 
 class GraphHook(InstalledGraphs):
@@ -20,6 +23,7 @@ class GraphHook(InstalledGraphs):
         super().__init__()
         self._calls = calls
         self._graphs: list[m.GraphRuns] = []
+        self._failures: list[m.BackendFailure] = []
         self._skip_code: Callable[..., None] = lambda code: None
 
     @property
@@ -29,6 +33,7 @@ class GraphHook(InstalledGraphs):
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
         yield from ({"graph": msgspec.to_builtins(graph, str_keys=True)} for graph in self.graphs)
+        yield from ({"backend": msgspec.to_builtins(failure)} for failure in self._failures)
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -38,6 +43,19 @@ class GraphHook(InstalledGraphs):
             return
         self._skip_code = skip_code
         super().listen(undo)
+
+    @aside
+    def failed(self, output: Any, error: Exception) -> None:
+        if len(self._failures) < FAILURES:
+            code = output.root_tx.f_code
+            failure = m.BackendFailure(
+                call=self._calls.current,
+                function=code.co_name,
+                file=code.co_filename,
+                first_line=code.co_firstlineno,
+                error=words(getattr(error, "inner_exception", error)),
+            )
+            self._failures.append(failure)
 
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
         calls = self._calls

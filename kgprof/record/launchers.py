@@ -21,7 +21,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 LAUNCHERS = (
     *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
@@ -59,14 +59,18 @@ class Launchers(Source):
             self._watch(module, "start_processes", spawned, undo)
 
     def _watch(self, owner: Any, name: str, saw: Callable[..., None], undo: ExitStack) -> None:
-        original = getattr(owner, name)
+        original, note = getattr(owner, name), self._note
 
         @functools.wraps(original)
         def seen(*args: Any, **kwargs: Any) -> Any:
-            saw(*args, **kwargs)  # before the call, which may not return, or raise what a rank raised
+            note(saw, *args, **kwargs)  # before the call, which may not return, or raise what a rank raised
             return original(*args, **kwargs)
 
         replace(owner, name, seen, undo)
+
+    @aside
+    def _note(self, saw: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        saw(*args, **kwargs)
 
     def _begins(self, process: Any) -> None:
         """A function of the program's own, or a pool; not the workers of a DataLoader, of Inductor or of a library."""

@@ -23,7 +23,8 @@ from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import LogListener, Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, aside, listening, unavailable
+from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
@@ -101,6 +102,7 @@ class CompileSources:
         self.sources: tuple[Source, ...] = (
             *([TorchLogs()] if to_stderr else []),
             SkipRecords(),
+            TracePayloads(),
             self._trace,
             self._frames,
             self._graphs,
@@ -158,17 +160,18 @@ class StructuredTrace(Source):
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
 
-        def hear(record: logging.LogRecord) -> None:
-            if isinstance(metadata := getattr(record, "metadata", None), dict):
-                self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
-
-        LogListener(hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._hear, kept_records.WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
         self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
+
+    @aside
+    def _hear(self, record: logging.LogRecord) -> None:
+        if isinstance(metadata := getattr(record, "metadata", None), dict):
+            self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
 
 
 class TorchLogs(Source):
