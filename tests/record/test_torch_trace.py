@@ -38,7 +38,7 @@ def breaks_once(x: torch.Tensor) -> torch.Tensor:
 
 def recorded(session: Stepping, folder: Path, *, steps: int = 4) -> tuple[CompilePass, list[dict[str, Any]]]:
     path = folder / "trace_records.jsonl.gz"
-    found = compile_pass(session, CPU, Options(steps=steps, warmup=1), records_to=path)
+    found = compile_pass(lambda: session, CPU, Options(steps=steps, warmup=1), records_to=path)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         parsed = [json.loads(line) for line in lines]
     return found, [line for line in parsed if "metadata" in line or "left_out" in line]
@@ -86,7 +86,7 @@ def test_inductors_probe_of_the_cpu_is_no_part_of_the_call_that_asks_for_it(
     session = Stepping(lambda: probed_s.__setitem__(0, 8.0))
 
     options, path = Options(steps=2, warmup=2), tmp_path / "records.jsonl.gz"
-    found = compile_pass(session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
+    found = compile_pass(lambda: session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
 
     assert found.call_us == (1e6, 1e6)
 
@@ -115,7 +115,8 @@ def test_calls_after_warm_up_are_on_the_clock_of_timing(
     monkeypatch.setattr(torch_trace.timing, "clock_for", lambda device: Sevens())
     monkeypatch.setattr(torch_trace.timing, "synchronize", lambda device: waited.append(session.steps))
 
-    found = compile_pass(session, CPU, Options(steps=steps, warmup=warmup), records_to=tmp_path / "records.jsonl.gz")
+    options = Options(steps=steps, warmup=warmup)
+    found = compile_pass(lambda: session, CPU, options, records_to=tmp_path / "records.jsonl.gz")
 
     assert session.steps == steps
     assert [us == 7e9 for us in found.call_us] == [False] * on_wall_clock + [True] * (steps - on_wall_clock)
