@@ -43,6 +43,7 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     run: m.RunKey
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
+    unused: tuple[m.Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
     launched: m.Launched | None = None  # by a script without a step
     beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
     fix: str = ""  # of a script: compiles its module or the method that it calls, else the function that its loop calls
@@ -74,7 +75,9 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
-        event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
+        unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
+        timed = None if not_asked else has_time
+        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, unused=unused)
         if (script := run.script) is not None:
             beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             name = script.module or source.trained if script.step else ""
@@ -107,7 +110,9 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     if only := next((event for event in events if event.beside), None):
         return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
-    message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
+    unused = [made for event in events for made in event.unused]
+    message = m.nothing_compiled(unused) + ("" if unused else " in this run")
+    message += "; its times are those of eager code" if timed else ""
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; kgprof sweep then compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)

@@ -126,7 +126,8 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
         if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
             why = f" ({known})" if (known := nothing_captured(run)) else ""
             why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
+            nothing = m.nothing_compiled(() if isinstance(run.compile, m.Skipped) else run.compile.unused)
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: {nothing}{why}"))
     return silent
 
 

@@ -17,8 +17,9 @@ from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kept_records, memory, project_sources, skip_records, store, timing
 from kgprof.record.autotuning import Autotuning
-from kgprof.record.call_index import CallIndex
+from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
+from kgprof.record.earlier_code import EarlierCode
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
@@ -103,7 +104,11 @@ def compile_pass(
         write_records(records_to, lines)
         store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project, imported=True))
     answer = listened.answer(call_us, options.warmup)
-    return msgspec.structs.replace(answer, compiling=compiling, cache=cache_folder(cached))
+    before = compilations(record for record in listened.records() if record.call == BEFORE_THE_FIRST)
+    while_loading_s = sum(each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped))
+    return msgspec.structs.replace(
+        answer, compiling=compiling, cache=cache_folder(cached), while_loading_s=while_loading_s
+    )
 
 
 def cache_folder(before: m.CacheFolder = NO_CACHE) -> m.CacheFolder:
@@ -122,8 +127,10 @@ class CompileSources:
         self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
+        self._earlier = EarlierCode(calls)
         self.sources: tuple[Source, ...] = (
             *self._logs,
+            self._earlier,
             self._trace,
             self._frames,
             self._graphs,
@@ -159,7 +166,12 @@ class CompileSources:
             call_us=tuple(call_us),
             steady_from=warmup,
             compilations=tuple(compilations(self._trace.kept.records)),
-            capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
+            capture_unavailable=(
+                *unavailable(self.sources),
+                *self._earlier.lost(),
+                *((off,) if by else ()),
+                *lost,
+            ),
             calls=calls,
             autotuned=self._autotuning.answer(),
             compiling=NOT_OUR_STEPS,
