@@ -107,7 +107,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     elif lacking := nothing_captured(run) or (run.records_lacking if metric.rules else ""):
         return lacking
     elif compiled_nothing(run, profile.findings):
-        return m.nothing_compiled(run.compile.unused)
+        return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
     if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:

@@ -73,10 +73,11 @@ class Compilation(Model, frozen=True, kw_only=True):
 NAMED = 2  # functions in a sentence
 
 
-def nothing_compiled(unused: Sequence[Compilation]) -> str:
-    """Of a run without compiled code in its calls, which code it compiled while it was loaded being ``unused``."""
+def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
+    """Of a run without compiled code in its calls. ``unused``: what it compiled while it was loaded; ``workers``: its
+    other processes, which kgprof does not see."""
     if not unused:
-        return "nothing was compiled"
+        return f"nothing was compiled{' in the main process' if workers else ''}"
     return f"no call ran compiled code; compiled while the workload was loaded: {named(unused)}"
 
 
