@@ -30,6 +30,7 @@ from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
 from kgprof.measures.times import rounds, step_series, with_speedups
+from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
@@ -41,6 +42,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
 
     ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern that is none.
     """
+    recording = while_loading.apart(recording)
     evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
@@ -215,6 +217,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         steady=steady,
         compilations=(trace and compilations(trace)) or compiled.compilations,
         capture_unavailable=(*compiled.capture_unavailable, *_changed(run)),
+        while_loading_s=compiled.while_loading_s,
+        unused=compiled.unused,
         cache=compiled.cache,
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,

@@ -193,7 +193,7 @@ class Seen:
             if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
         ]
         recorded = [(run, run.records) for run in evidence.recording.runs if isinstance(run.records, m.CompileRecords)]
-        # With at least one compiled graph, whose records are whole.
+        # With at least one compiled graph, whose records are whole: without code that was compiled before them.
         self.compiled = [
             run.key
             for run, records in recorded
@@ -201,7 +201,10 @@ class Seen:
             and run.key.mode != m.EAGER
             and isinstance(run.compile, m.CompilePass)
             and run.compile.compilations
+            and not m.ran_unseen(run.compile.capture_unavailable)
         ]
+        passes = (run.compile for run in evidence.recording.runs if isinstance(run.compile, m.CompilePass))
+        self.ran_unseen = next(filter(None, (m.ran_unseen(each.capture_unavailable) for each in passes)), "")
         # In which Inductor was asked for CUDA graphs, eager ones too.
         self.requested = [run.key for run, records in recorded if any(graph.cuda_graphs for graph in records.graphs)]
         # In which a compiled graph took a decision by torch.cond.
@@ -333,7 +336,8 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     def in_compiled(
         id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = (), unseen: str = ""
     ) -> m.ChecklistItem:
-        unseen = unseen if seen.compiled else "nothing was compiled, or its records are incomplete"
+        lacking = seen.ran_unseen or "nothing was compiled, or its records are incomplete"
+        unseen = unseen if seen.compiled else lacking
         return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
 
     for_sizes = [
@@ -403,7 +407,7 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         against=against,
         failed=() if against else late[:1],
         passed=f"{once} after warm-up in {_named(warm)}, each function in one step only",
-        unseen="" if warm else "nothing was compiled, or its steps are unknown",
+        unseen="" if warm else seen.ran_unseen or "nothing was compiled, or its steps are unknown",
     )
     in_half = {
         key: next((row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), "")

@@ -17,7 +17,7 @@ from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import plural
+from kgprof.wording import call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
@@ -477,12 +477,12 @@ def _finding(
             if isinstance(event.eager_calls, m.Skipped)
             else (f"; {event.eager_calls} of the calls since then ran eagerly")
         )
-        where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
+        where = f" {in_calls([event.limit_call])}{silent}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
     rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
     # The classes that failed, with the first guard of each.
     why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
-    calls = [f"call {r.call}, " if event.calls_known else "" for r in recompiles]
+    calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = () if apart == CONVERGED else sorted({guard.kind for guard in guards})
     return m.Finding(
         rule=rule.id,
@@ -535,10 +535,8 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
 
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
-    calls = sorted({recompile.call for recompile in recompiles if event.calls_known})
-    where = f" in call {calls[0]}" if calls else ""
-    if len(calls) > 1:
-        where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
+    calls = {recompile.call for recompile in recompiles if event.calls_known}
+    where = f" {in_calls(calls)}" if calls else ""
     cost = f", {sum(seconds):.2f} s" if seconds else ""
     return f"{plural(len(recompiles), 'time')}{where}{cost}"
 

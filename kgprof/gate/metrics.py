@@ -51,8 +51,11 @@ def count(
     """
     if reason := why_not_observed(metric, run, profile):
         return m.Skipped(reason=reason)
+    ran_unseen = "" if isinstance(run.compile, m.Skipped) else m.ran_unseen(run.compile.capture_unavailable)
     if not metric.rules:
         assert isinstance(run.compile, m.CompileSummary)
+        if ran_unseen:
+            return m.Skipped(reason=ran_unseen)
         durations = [compilation.duration_s for compilation in run.compile.compilations]
         unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
         return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
@@ -64,6 +67,8 @@ def count(
             return run.memory.syncs_per_step
         return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
     number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
+    if ran_unseen and number <= limit:
+        return m.Skipped(reason=ran_unseen)
     if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
         return m.Skipped(reason=unjudged)
     return number
@@ -102,7 +107,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     elif lacking := nothing_captured(run) or (run.records_lacking if metric.rules else ""):
         return lacking
     elif compiled_nothing(run, profile.findings):
-        return "nothing was compiled"
+        return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
     if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
@@ -129,8 +134,9 @@ def nothing_captured(run: m.RunReport) -> str:
 
 
 def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
-    """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
-    if isinstance(run.compile, m.Skipped):
+    """Neither a compilation, nor code compiled earlier, nor a finding about one: such a run looks like a clean one and
+    is none."""
+    if isinstance(run.compile, m.Skipped) or m.ran_unseen(run.compile.capture_unavailable):
         return False
     about_compilation = (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
     spoken_of = any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)

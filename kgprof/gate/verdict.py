@@ -121,13 +121,22 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     """Of any run: a run that silently stopped compiling shows no break and no recompile."""
     if not profile.runs:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
-    silent = []
-    for run in profile.runs:
-        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
-            why = f" ({known})" if (known := nothing_captured(run)) else ""
-            why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
-    return silent
+    return [
+        Cause(exit_code=EXIT_NOTHING_MEASURED, text=_why_nothing(run, profile.options.workload))
+        for run in profile.runs
+        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings)
+    ]
+
+
+def _why_nothing(run: m.RunReport, workload: str) -> str:
+    """And how to compile something, where kgprof was to run it as it stands."""
+    unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
+    known = nothing_captured(run)
+    words = [m.nothing_compiled(unused, run.script.workers if run.script else 0) + (f" ({known})" if known else "")]
+    if run.key.mode == m.AS_IS:
+        hidden = run.script.why_nothing_compiled(workload) if run.script else ""
+        words.append(hidden or HOW_TO_COMPILE[run.script is not None])
+    return f"{run.key.slug}: {'; '.join(words)}"
 
 
 # ---------------------------------------------------------------- in words

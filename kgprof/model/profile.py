@@ -74,6 +74,8 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
+    while_loading_s: float = 0.0  # of CompilePass
+    unused: tuple[Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
     caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")

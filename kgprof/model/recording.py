@@ -23,6 +23,7 @@ from kgprof.model.passes import (
     TracePass,
 )
 from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.wording import plural
 
 
 class StrategyPlan(Model, frozen=True, kw_only=True):
@@ -151,6 +152,28 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
     closure: str = ""  # what an optimizer's step calls, often several times: "closure (train.py:12)"
     notes: tuple[str, ...] = ()
+    compile_call: str = (
+        ""  # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
+    )
+    uncalled: tuple[str, ...] = ()  # and its functions without arguments that it calls nowhere
+    workers: int = 0  # processes of torch's data loaders, which may compile by themselves
+
+    def why_nothing_compiled(self, workload: str) -> str:
+        """What hides a compilation that its text asks for, and what to do; empty where it asks for none."""
+        if not self.compile_call:
+            return ""
+        if self.uncalled:
+            first, *rest = self.uncalled
+            others = f" or {', '.join(rest[:2])}" if rest else ""
+            target = f"{workload.removeprefix('-m ')}:{first}"
+            return f"no line of the program calls {first}{others}; kgprof check-graphs {target} runs it"
+        if self.workers:
+            processes = plural(self.workers, "worker process", "worker processes")
+            return (
+                f"torch.compile ({self.compile_call}) may run in its {processes}, which kgprof does not see; "
+                "num_workers=0 in the DataLoader shows it"
+            )
+        return f"torch.compile stands in {self.compile_call}, and no call of what it wraps compiled anything here"
 
     @property
     def is_one_window(self) -> bool:

@@ -174,7 +174,7 @@ def measure(job: Job, events: Events) -> None:
     Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
     again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
     """
-    from kgprof.record import control
+    from kgprof.record import control, torch_trace
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.environment import ProbeWhenAsked
     from kgprof.record.kernel_provenance import KernelProvenance
@@ -196,8 +196,8 @@ def measure(job: Job, events: Events) -> None:
         with provenance if probed and compiles else nullcontext(), kept if probed and compiles else nullcontext():
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
-            # COMPILE always: what the others measure is the code that it compiles.
-            measure_pass(run, m.PassName.COMPILE, events)
+            # COMPILE always: what the others measure is the code that it compiles. It loads the workload.
+            torch_trace.measure(run)
         if probed:
             store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer())
         for name, declared in m.PASSES.items():
@@ -219,7 +219,7 @@ def timing_round(job: Job, events: Events) -> None:
     turns = Turns(job.turns, job.slice_steps)
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
-        timed = timed_round(run.session, run.device, run.options, events.phase, turns)
+        timed = timed_round(run.load(), run.device, run.options, events.phase, turns)
     refuse_the_other_side(job.checkout)
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 
@@ -249,7 +249,7 @@ def probe(job: Job, events: Events) -> None:
 
     What child A compiled is in the caches: the probes look at how it is called.
     """
-    from kgprof.record import cpp_kernels
+    from kgprof.record import cpp_kernels, memory
     from kgprof.record.call_index import CallIndex
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
@@ -261,12 +261,15 @@ def probe(job: Job, events: Events) -> None:
     compiles = job.key is not None and job.key.mode != m.EAGER
     with in_place_of_inductor(job.options.backend), ControlFlowCache(keeps=False) if compiles else nullcontext():
         run = Run(job, events.phase)
-        if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
+        if run.wants(m.PassName.MEMORY):  # it begins from a cold start, and loads the workload
+            memory.measure(run)
+        else:  # the passes after it need the same shapes to have been seen
+            run.load()
             for _ in range(run.options.steps):
                 run.session.step()
-        probed = [name for name, declared in m.PASSES.items() if declared.in_probe and name is not m.PassName.KERNELS]
-        for name in sorted(probed, key=lambda name: name is not m.PassName.MEMORY):  # it begins from a cold start
-            if run.wants(name):
+        for name, declared in m.PASSES.items():
+            later = declared.in_probe and name not in (m.PassName.MEMORY, m.PassName.KERNELS)
+            if later and run.wants(name):
                 measure_pass(run, name, events)
         # The lines of what the program calls between its compiled graphs; a device's trace has no other way to them.
         calls = CallIndex()

@@ -35,11 +35,12 @@ class Control:
 
 
 def of_steps(run: Run, answer: Path) -> None:
-    """The calls that COMPILE makes of a workload."""
+    """Load the workload and make the calls that COMPILE makes of it."""
     dynamo.set_compilation_metrics_limit(COMPILATIONS)
     try:
+        session = run.load()
         for _ in range(run.options.steps):
-            run.session.step()
+            session.step()
     finally:
         store.write_json(answer, counted())
 

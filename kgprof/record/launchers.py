@@ -32,6 +32,7 @@ MODULE = ("-m", "--module")
 KEPT = 20
 TOOLS = (*sys.stdlib_module_names, "pip", "setuptools", "wheel", "build", "torch")  # python -m: no program's work
 POOLS = ("multiprocessing.pool", "concurrent.futures.process")  # modules of what a pool's processes begin with
+LOADER = "torch.utils.data._utils.worker"  # module of what a DataLoader's processes begin with
 WATCH = "step = kgprof.watch(step)"
 
 
@@ -43,6 +44,7 @@ class Launchers(Source):
     def __init__(self, project: ProjectFiles) -> None:
         self._project = project
         self.found: list[m.Launched] = []
+        self.workers = 0  # processes of torch's data loaders
 
     def listen(self, undo: ExitStack) -> None:
         def spawned(fn: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
@@ -79,6 +81,7 @@ class Launchers(Source):
             target = target.func
         code, module = getattr(target, "__code__", None), getattr(target, "__module__", "")
         torchs = any(getattr(arg, "__module__", "").startswith("torch.") for arg in getattr(process, "_args", ()))
+        self.workers += module == LOADER
         if module in POOLS and not torchs:
             self._saw(m.Launched(by=m.MULTIPROCESSING, command=WATCH))
         elif code is not None and self._project.holds(code.co_filename):

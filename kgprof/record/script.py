@@ -32,6 +32,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
+from kgprof.reading.compile_calls import first_compile, uncalled
 from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
@@ -42,6 +43,7 @@ from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.kept_records import compilations
 from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.launchers import WATCH, Launchers
 from kgprof.record.memory import files_named
@@ -435,7 +437,20 @@ class Capture:
             module=self._module() if kind is Kind.MODULE else "",
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
+        if not unfinished and not any(compilations(self._compile.records())):
+            script = msgspec.structs.replace(script, workers=self._launchers.workers, **self._compile_calls())
         store.write_json(self._place.folder / layout.SCRIPT, script)
+
+    def _compile_calls(self) -> dict[str, Any]:
+        """What the program's own text says of torch.compile, for one that compiled nothing."""
+        files = project_sources.gather((), self._project, imported=True).files
+        main = getattr(sys.modules["__main__"], "__file__", None) or ""
+        for name in sorted(files, key=lambda file: file != main):
+            text = files[name].text or ""
+            if (line := first_compile(text)) is not None:
+                called_nowhere = uncalled(files[main].text or "") if main in files else ()
+                return {"compile_call": f"{Path(name).name}:{line}", "uncalled": called_nowhere}
+        return {}
 
     def _module(self) -> str:
         """That is called most, if the program itself calls it."""

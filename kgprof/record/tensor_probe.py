@@ -98,6 +98,11 @@ class TensorProbe(InstalledGraphs):
         self._thread = 0  # that calls the workload
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
+    def declare(self, buffers: Buffers) -> None:
+        """Of a workload that was loaded while the probe was listening."""
+        self._declares = True
+        self._buffers = _Buffers(buffers, self._calls, self._made)
+
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),

@@ -51,7 +51,7 @@ def recorded(folder: Path, step: Callable[[], object], *, calls: int = 5) -> Rec
     """The COMPILE pass over ``step``, as a Recording of one run."""
     options = Options(workload=f"{__file__}:step", steps=calls, warmup=3)
     path = folder / "records" / "trace_records.jsonl.gz"
-    passed = compile_pass(Stepping(step), CPU, options, records_to=path)
+    passed = compile_pass(lambda: Stepping(step), CPU, options, records_to=path)
     records = _read_records(path.parent, path.parent)
     assert isinstance(records, CompileRecords)
     run = msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records)

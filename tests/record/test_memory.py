@@ -47,7 +47,7 @@ def test_the_steady_calls_are_made_alone_and_what_captures_them_is_not(tmp_path:
                     alone.append(True)
 
     options, project = Options(steps=5, warmup=2), project_files("linkpred")
-    found = memory_pass(Session(), torch.device("cpu"), options, project=project, beside=str(tmp_path))
+    found = memory_pass(Session, torch.device("cpu"), options, project=project, beside=str(tmp_path))
 
     assert alone[:5] == [False, False, True, True, True]
     assert not any(alone[5:])  # the calls whose memory is looked at
