@@ -14,16 +14,18 @@ import torch
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
+from kgprof.reading.structured_trace import compile_id
 from kgprof.record import kept_records, memory, project_sources, store, timing
 from kgprof.record.autotuning import Autotuning
 from kgprof.record.call_index import CallIndex
+from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import LogListener, Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, listening, replace, unavailable
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
@@ -95,8 +97,9 @@ class CompileSources:
 
     def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
         """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
-        self._trace = StructuredTrace(calls)
-        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
+        self._compiled_calls = CompiledCalls(calls, project)
+        self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
+        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls, self._compiled_calls.runs)
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self.sources: tuple[Source, ...] = (
             *([TorchLogs()] if to_stderr else []),
@@ -104,6 +107,7 @@ class CompileSources:
             self._trace,
             self._frames,
             self._graphs,
+            self._compiled_calls,
             self._cuda_graphs,
             self._autotuning,
         )
@@ -117,6 +121,8 @@ class CompileSources:
         yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
+        if not self._graphs.unavailable:  # else every call would look eager
+            yield from self._compiled_calls.lines()
         yield from self._cuda_graphs.lines()
         yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
@@ -149,9 +155,11 @@ class StructuredTrace(Source):
 
     name = "structured trace"
 
-    def __init__(self, calls: CallIndex) -> None:
+    def __init__(self, calls: CallIndex, compiling: Callable[[str], None] = lambda compile_id: None) -> None:
+        """``compiling`` is called with the id of each compilation that begins."""
         self.kept = kept_records.KeptRecords()
         self._calls = calls
+        self._compiling = compiling
 
     def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
@@ -160,15 +168,34 @@ class StructuredTrace(Source):
 
         def hear(record: logging.LogRecord) -> None:
             if isinstance(metadata := getattr(record, "metadata", None), dict):
+                if "dynamo_start" in metadata:
+                    self._compiling(compile_id(metadata))
                 self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
 
         LogListener(hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        self._hear_resets(undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
         self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
+
+
+    def _hear_resets(self, undo: ExitStack) -> None:
+        """torch._dynamo.reset() calls reset_code_caches() under its module's name, and torch.compiler.reset() calls it."""
+        try:
+            import torch._dynamo as dynamo
+
+            original = dynamo.reset_code_caches
+        except (ImportError, AttributeError):
+            return  # this torch has another name for it, and compiled code counts as never dropped
+
+        def reset_code_caches() -> None:
+            self.kept.records.append(m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current))
+            original()
+
+        replace(dynamo, "reset_code_caches", reset_code_caches, undo)
 
 
 class TorchLogs(Source):
