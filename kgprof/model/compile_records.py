@@ -8,7 +8,6 @@ from typing import Any
 
 from kgprof.model.structs import Model, Skipped, Tagged
 
-
 CALLS_NOT_COUNTED = "this Recording does not count the calls of compiled functions"
 
 
@@ -73,6 +72,7 @@ class CompiledCallable(Model, frozen=True, kw_only=True):
     definition: SourceLine
     offered: SourceLine  # the code object that Dynamo sees first: torch's own one around a module of torch's
     compiled_at: SourceLine | None = None  # the project's line that called torch.compile; None where it was before
+    called_at: SourceLine | None = None  # the project's line that called it first
     calls: dict[int, int] = {}
     eager: dict[int, int] = {}
     raised: dict[int, int] = {}

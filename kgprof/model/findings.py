@@ -275,6 +275,7 @@ class BudgetStatus(StrEnum):
     """In the order in which they are shown."""
 
     EXCEEDED = "exceeded"
+    WARNED = "warned"  # over a default limit that does not fail the gate yet
     NOT_OBSERVED = "not observed"
     HELD = "held"
 

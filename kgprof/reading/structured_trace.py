@@ -105,9 +105,7 @@ class RunTrace:
             begins = isinstance(start, Mapping) or ended
             if name not in latest or (begins and (latest[name].call, latest[name].resets) != (record.call, resets)):
                 first = resets > 0 and frame_id(name) not in met
-                latest[name] = Compiled(
-                    compile_id=name, call=record.call, resets=resets, first_since_reset=first
-                )
+                latest[name] = Compiled(compile_id=name, call=record.call, resets=resets, first_since_reset=first)
                 met.add(frame_id(name))
                 yield latest[name]
             compiled = latest[name]

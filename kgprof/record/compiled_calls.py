@@ -124,9 +124,9 @@ class CompiledCalls(Source):
             self._wrapper = wrappers[0]
             begins, switches = eval_frame._callback_from_stance, eval_frame._maybe_set_eval_frame
             made = eval_frame.OptimizeContext.__init__
-            sets_stance = decorators._set_stance
+            sets_stance = vars(decorators)["_set_stance"]
             self._known_to_dynamo = {id(code) for seen in convert_frame.input_codes.seen if (code := seen())}
-        except (ImportError, AttributeError, IndexError) as error:
+        except (ImportError, AttributeError, IndexError, KeyError) as error:
             self.unavailable = f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
             return
 
@@ -174,7 +174,7 @@ class CompiledCalls(Source):
 
     def _note_context(self, context: Any) -> None:
         """The line on which the program asks torch to compile something."""
-        if (place := self._line_of_project(sys._getframe(3))) is not None:
+        if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
 
     def _note_stance(self, stance: Any) -> None:
@@ -182,15 +182,11 @@ class CompiledCalls(Source):
         frame = sys._getframe(3)
         if stance.stance == DEFAULT_STANCE or any(above.f_code.co_name == "clone" for above in _first(frame, 3)):
             return
-        if (place := self._line_of_project(frame)) is not None:
+        if (place := _line(self._innermost_of_project(frame))) is not None:
             self._stance_set_at.setdefault(stance.stance, place)
 
-    def _line_of_project(self, frame: FrameType | None) -> m.SourceLine | None:
-        for above in upwards(frame):
-            code = above.f_code
-            if self._project.holds(code.co_filename):
-                return m.SourceLine(file=code.co_filename, line=above.f_lineno or 0, function=code.co_name)
-        return None
+    def _innermost_of_project(self, frame: FrameType | None) -> FrameType | None:
+        return next((above for above in upwards(frame) if self._project.holds(above.f_code.co_filename)), None)
 
     # ---- a call
 
@@ -247,10 +243,11 @@ class CompiledCalls(Source):
 
     def _new(self, function: Any, subject: object, wrapper: FrameType, context: Any) -> _Callable:
         code, module, path = function.__code__, "", ""
+        caller = self._innermost_of_project(wrapper.f_back)
         definition = _code_of(function) or code
         if isinstance(subject, torch.nn.Module):
             module = type(subject).__name__
-            path = self._paths.path(subject, self._globals_above(wrapper))
+            path = self._paths.path(subject, caller.f_globals if caller else {})
             definition = _code_of(subject.forward) or code
         elif subject is not None:
             definition = _code_of(subject) or code
@@ -264,6 +261,7 @@ class CompiledCalls(Source):
             definition=_place(definition),
             offered=_place(offered),
             compiled_at=self._compiled_at.get(context),
+            called_at=_line(caller),
         )
         return _Callable(
             described=described,
@@ -271,22 +269,23 @@ class CompiledCalls(Source):
             before=id(offered) in self._known_to_dynamo,
         )
 
-    def _globals_above(self, wrapper: FrameType) -> dict[str, Any]:
-        for frame in upwards(wrapper.f_back):
-            if self._project.holds(frame.f_code.co_filename):
-                return frame.f_globals
-        return {}
+
+def _line(frame: FrameType | None) -> m.SourceLine | None:
+    if frame is None:
+        return None
+    code = frame.f_code
+    return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
 
 
-def _count(callable: _Callable, opened: _Open, *, eager: bool, raised: bool) -> None:
+def _count(counts: _Callable, opened: _Open, *, eager: bool, raised: bool) -> None:
     call = opened.call
-    callable.calls[call] = callable.calls.get(call, 0) + 1
+    counts.calls[call] = counts.calls.get(call, 0) + 1
     if raised:
-        callable.raised[call] = callable.raised.get(call, 0) + 1
+        counts.raised[call] = counts.raised.get(call, 0) + 1
     elif eager:
-        callable.eager[call] = callable.eager.get(call, 0) + 1
+        counts.eager[call] = counts.eager.get(call, 0) + 1
         if opened.stance != DEFAULT_STANCE:
-            under = callable.stances.setdefault(opened.stance, {})
+            under = counts.stances.setdefault(opened.stance, {})
             under[call] = under.get(call, 0) + 1
 
 

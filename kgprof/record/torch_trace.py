@@ -181,9 +181,8 @@ class StructuredTrace(Source):
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
         self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
 
-
     def _hear_resets(self, undo: ExitStack) -> None:
-        """torch._dynamo.reset() calls reset_code_caches() under its module's name, and torch.compiler.reset() calls it."""
+        """torch.compiler.reset() and torch._dynamo.reset() both come to this function by its name."""
         try:
             import torch._dynamo as dynamo
 
