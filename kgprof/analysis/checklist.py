@@ -206,8 +206,7 @@ class Seen:
         self.eager_calls = sum(
             sum(run.compile.compiled_calls.eager.values())
             for run in self.runs
-            if isinstance(run.compile, m.CompileSummary)
-            and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
+            if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
         )
         # In which Inductor was asked for CUDA graphs, eager ones too.
         self.requested = [run.key for run, records in recorded if any(graph.cuda_graphs for graph in records.graphs)]

@@ -128,6 +128,7 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     calls_since: int | None = None
     eager_names: str = ""  # which of several modules ran eagerly
     modules: str = ""  # of torch's one function around all its modules: which modules were compiled
+    modules_of_code: int = 0  # modules that share the code object which reached the limit, one entry for each
     eager_steady: int = 0  # of the callables' eager calls, those after warm-up
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
@@ -307,6 +308,7 @@ def _recompiled(
         calls_since=eager.of,
         eager_names=eager.names,
         eager_steady=eager.steady,
+        modules_of_code=eager.modules,
         modules=_modules(trace, compiled) if library else "",
         every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
         calls_known=trace.calls > 0,
@@ -431,6 +433,7 @@ class _Eager:
     of: int | None = None
     names: str = ""
     steady: int = 0
+    modules: int = 0
 
 
 def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> _Eager:
@@ -443,8 +446,16 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
         calls=sum(sum(_of_the_limit(each).values()) for each in own),
         of=sum(compiled_callables.calls(each, limit.call) for each in own),
         names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
+        modules=_one_entry_each(own),
         steady=sum(n for each in own for call, n in _of_the_limit(each).items() if call >= trace.steady_from),
     )
+
+
+def _one_entry_each(own: Sequence[m.CompiledCallable]) -> int:
+    """How many modules there are, if torch compiled each of them once at most; else 0: room for all would not help."""
+    alone = all(each.module and len(each.compilations) <= 1 for each in own)
+    without = any(not each.compilations and each.eager for each in own)
+    return len(own) if alone and without else 0
 
 
 def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
@@ -576,9 +587,18 @@ def _finding(
             ]
         ),
         cost=_cost(recompiles),
+        fix=_room_for_all(event) if rule is LIMIT_REACHED else "",
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
         fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
+
+
+def _room_for_all(event: RecompiledFunction) -> str:
+    """The limit is per code object, which all modules of a class share."""
+    if not event.modules_of_code:
+        return ""
+    limit = f"torch._dynamo.config.recompile_limit = {event.modules_of_code}"
+    return f"{limit}  # one entry for each of the {event.modules_of_code} modules; before the first call"
 
 
 def _silently(event: RecompiledFunction) -> str:

@@ -79,7 +79,6 @@ def called(
 ) -> CompiledCallable:
     """A compiled callable that was called once in each of ``of`` calls, and ran no graph in those of ``eager``."""
     file, line, name = frame
-    begun = (BegunCompilation(call=0, compile_id=compiled_as),) if compiled_as else ()
     return CompiledCallable(
         **{
             "number": number,
@@ -88,10 +87,14 @@ def called(
             "offered": SourceLine(file=file, line=line, function=name),
             "calls": dict.fromkeys(range(of), 1),
             "eager": dict.fromkeys(eager, 1),
-            "compilations": begun,
+            "compilations": (begun(compiled_as),) if compiled_as else (),
             **fields,
         }
     )
+
+
+def begun(compile_id: str, call: int = 0) -> BegunCompilation:
+    return BegunCompilation(call=call, compile_id=compile_id)
 
 
 def reset(call: int) -> TraceRecord:
