@@ -576,7 +576,7 @@ def _finding(
         message=f"{event.name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
         run=event.run,
         location=event.location,
-        library=event.library,
+        library=None if event.modules else event.library,
         count=max(1, len(recompiles)),
         related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
         # torch's own sentence for each, one a line, and below them the code for this tensor.

@@ -57,7 +57,7 @@ _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cause:
-    kind: str  # STANCE, "break", or one of _SKIPPED
+    kind: str  # STANCE, "break", "library", or one of _SKIPPED
     words: str
     identity: str
     place: m.Location | None = None  # the line of it
@@ -164,7 +164,7 @@ def _cause(trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRe
         return None
     if compiled_callables.ran_a_graph(called):
         return _skipped(trace, called, of=_FAULTS)
-    return _break(called, breaks) or _skipped(trace, called, of=tuple(_SKIPPED))
+    return _break(called, breaks) or _skipped(trace, called, of=tuple(_SKIPPED)) or _left_to_torch(trace, called)
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
@@ -197,6 +197,18 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
         if same and row.outcome == "skipped" and row.why in of:
             return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why)
     return None
+
+
+def _left_to_torch(trace: RunTrace, called: m.CompiledCallable) -> _Cause | None:
+    """``module.compile()`` of nn.Sequential and the like: Dynamo skips torch's own forward without a word."""
+    in_library = not trace.source.project.holds(called.offered.file)
+    wrapped = called.offered != called.definition  # torch.compile(module) puts a function around it that is compiled
+    if not called.module or not in_library or wrapped or called.compilations:
+        return None
+    words = f"module.compile() compiles nothing of a {called.module}, whose forward is a library's"
+    name = called.path if called.path.isidentifier() else ""
+    fix = f"{name} = torch.compile({name})  # in place of {name}.compile()" if name else ""
+    return _Cause(kind="library", words=words, identity="library", fix=fix)
 
 
 # ---------------------------------------------------------------- findings

@@ -13,7 +13,7 @@ from kgprof.wording import plural
 
 NAMED = 3  # groups of modules; more are counted
 
-_NUMBERED = re.compile(r"(?P<head>.*(?:^|[.\[]))(?P<number>\d+)(?P<tail>(?:[\].].*)?)")
+_NUMBERED = re.compile(r"(?P<head>.*?)(?P<number>\d+)(?P<tail>\D*)")
 
 
 def callables(trace: RunTrace) -> tuple[m.CompiledCallable, ...]:

@@ -12,6 +12,6 @@ class Logged(torch.nn.Module):
 
 
 chain = torch.nn.Sequential(Logged(), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
-chain.compile(backend="eager")
+fast = torch.compile(chain, backend="eager")
 for _ in range(8):
-    chain(torch.ones(2, 3))
+    fast(torch.ones(2, 3))
