@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -29,6 +30,7 @@ from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, replace
 
 CALLABLES = 1000  # beyond it calls are counted and their callable is not kept
+LISTENERS = 3  # that may stand between the wrapper and us, itself counted
 UNWRAPPED = 20  # functions around one another, at most
 DEFAULT_STANCE = "default"
 WRAPPER = "compile_wrapper"  # torch's name of the function that stands in for a compiled one
@@ -83,11 +85,12 @@ class CompiledCalls(Source):
         self._calls = calls
         self._project = project
         self._open = _OpenCalls()
-        self._callables: dict[tuple[m.SourceLine, int], _Callable] = {}
+        self._callables: dict[tuple[str, int, str, int], _Callable] = {}
         self._gone: list[_Callable] = []  # whose module is no more
         self._left_out = 0
         self._paths = ModulePaths()
         self._wrapper: CodeType | None = None
+        self._eval_frame: Any = None  # torch's module, while it is listened to
         self._known_to_dynamo: set[int] = set()  # ids of the code objects that Dynamo had seen before
         self._compiled_at: weakref.WeakKeyDictionary[Any, m.SourceLine] = weakref.WeakKeyDictionary()
         self._stance_set_at: dict[str, m.SourceLine] = {}
@@ -121,7 +124,7 @@ class CompiledCalls(Source):
 
             constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
             wrappers = [each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER]
-            self._wrapper = wrappers[0]
+            self._wrapper, self._eval_frame = wrappers[0], eval_frame
             begins, switches = eval_frame._callback_from_stance, eval_frame._maybe_set_eval_frame
             made = eval_frame.OptimizeContext.__init__
             sets_stance = vars(decorators)["_set_stance"]
@@ -180,7 +183,8 @@ class CompiledCalls(Source):
     def _note_stance(self, stance: Any) -> None:
         """The line that sets it. A decorator makes its stance again in each call, on no line of the program's."""
         frame = sys._getframe(3)
-        if stance.stance == DEFAULT_STANCE or any(above.f_code.co_name == "clone" for above in _first(frame, 3)):
+        cloned = any(above.f_code.co_name == "clone" for above in islice(upwards(frame), LISTENERS))
+        if stance.stance == DEFAULT_STANCE or cloned:
             return
         if (place := _line(self._innermost_of_project(frame))) is not None:
             self._stance_set_at.setdefault(stance.stance, place)
@@ -192,14 +196,18 @@ class CompiledCalls(Source):
 
     def _begin(self, caller: FrameType) -> None:
         """``caller``: the wrapper's frame, or that of another listener which was called by it."""
-        wrapper = next((frame for frame in _first(caller, 3) if frame.f_code is self._wrapper), None)
-        if wrapper is None:
+        wrapper: FrameType | None = caller
+        for _ in range(LISTENERS):
+            if wrapper is None or wrapper.f_code is self._wrapper:
+                break
+            wrapper = wrapper.f_back
+        if wrapper is None or wrapper.f_code is not self._wrapper:
             return
         opened = _Open(
             frame=id(wrapper),
             callable=self._callable_of(wrapper),
             call=self._calls.current,
-            stance=sys.modules["torch._dynamo.eval_frame"]._stance.stance,
+            stance=self._eval_frame._stance.stance,
             raising=sys.exc_info()[1],
             runs=self.runs.count,
         )
@@ -228,7 +236,7 @@ class CompiledCalls(Source):
         function, arguments = variables["fn"], variables["args"]
         code, subject = function.__code__, _subject(function, arguments)
         # By place: a function that is made from text in each call has a new code object every time.
-        key = (_place(code), 0 if subject is None else id(subject))
+        key = (code.co_filename, code.co_firstlineno, code.co_name, 0 if subject is None else id(subject))
         known = self._callables.get(key)
         if known is not None and known.subject() is subject:
             return known
@@ -342,11 +350,3 @@ def _reference(subject: object) -> Callable[[], object]:
         return weakref.ref(subject)
     except TypeError:  # a builtin cannot go
         return lambda: subject
-
-
-def _first(frame: FrameType | None, count: int) -> Iterator[FrameType]:
-    for _ in range(count):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
