@@ -23,6 +23,7 @@ from kgprof.collectors import accepted, caches
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
+from kgprof.collectors.runs_eagerly import calls_of_compiled
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures import holistic_check, host_stacks, kernels, step_timeline, times
 from kgprof.measures.economics import economics
@@ -229,7 +230,10 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         summary
         if trace is None
         else msgspec.structs.replace(
-            summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
+            summary,
+            recompiles=ledger(trace),
+            caches=tallies(run.whole.once(caches.collect), run.key),
+            compiled_calls=calls_of_compiled(run.whole, trace),
         )
     )
 

@@ -169,8 +169,9 @@ def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: st
     "--max",
     "budgets",
     "[STRATEGY[.MODE]:]METRIC=N",
-    "A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
-    "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
+    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, cudagraph-skips, "
+    "compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0; more "
+    "than 0 eager-calls warn]",
 )
 @fail_on_option("Lowest severity that fails the check, for findings no budget covers.  [default: error]")
 @click.option(

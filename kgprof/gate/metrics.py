@@ -8,10 +8,19 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
+from kgprof.collectors import (
+    caches,
+    cuda_graphs,
+    graph_breaks,
+    recompiles,
+    rule_of,
+    runs_eagerly,
+    skipped_frames,
+    syncs,
+)
 from kgprof.wording import nearest, plural
 
-SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "syncs/step"
+SITES, EVENTS, SECONDS, READS, EAGER_CALLS = "sites", "events", "s", "syncs/step", "calls"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 # Without these, no compilation is seen at all; of the others each has a second source.
 INDISPENSABLE = ("structured trace", "compilation")  # captures without which COMPILE shows nothing
@@ -28,12 +37,25 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     cuda_only: bool = False
     in_memory: bool = False  # counted in MEMORY, whatever was compiled
     default: float | None = None  # the limit where none was given
+    warns_by_default: bool = False  # over that limit it does not fail the gate; over one that was given it does
 
 
 METRICS = (
     Metric(name="graph-breaks", unit=SITES, rules=(graph_breaks.GRAPH_BREAK.id,), default=0),
     Metric(name="skipped-frames", unit=SITES, rules=(skipped_frames.SKIPPED_FRAME.id,), default=0),
     Metric(name="recompiles", unit=EVENTS, rules=tuple(rule.id for rule in recompiles.RULES), default=0),
+    Metric(
+        name="eager-calls",
+        unit=EAGER_CALLS,
+        rules=(
+            runs_eagerly.RUNS_EAGERLY.id,
+            recompiles.LIMIT_REACHED.id,
+            recompiles.UNBOUNDED.id,
+            skipped_frames.SKIPPED_FRAME.id,
+        ),
+        default=0,
+        warns_by_default=True,
+    ),
     Metric(name="cache-bypasses", unit=SITES, rules=(caches.CACHE_BYPASSED.id,), generated_code=True),
     Metric(name="cudagraph-skips", unit=SITES, rules=(cuda_graphs.SKIPPED.id,), generated_code=True, cuda_only=True),
     Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
@@ -66,6 +88,10 @@ def count(
         if isinstance(run.memory.syncs_per_step, m.Skipped):
             return run.memory.syncs_per_step
         return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
+    if metric.unit == EAGER_CALLS:
+        assert isinstance(run.compile, m.CompileSummary)
+        calls = run.compile.compiled_calls
+        return calls if isinstance(calls, m.Skipped) else float(sum(calls.eager.get(f.fingerprint, 0) for f in mine))
     number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
     if ran_unseen and number <= limit:
         return m.Skipped(reason=ran_unseen)
@@ -118,7 +144,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"
     # Of a script, which makes as many steps as it likes; what did recompile in them counts all the same.
-    if metric.name != "recompiles" or run.script is None or run.script.steps > profile.options.warmup:
+    if metric.unit not in (EVENTS, EAGER_CALLS) or run.script is None or run.script.steps > profile.options.warmup:
         return ""
     if not run.script.counted:  # a TORCH_TRACE directory: no step could be counted, but every recompile is in it
         return ""
@@ -222,7 +248,8 @@ def check(
             if isinstance(observed, m.Skipped):
                 status = m.BudgetStatus.NOT_OBSERVED
             else:
-                status = m.BudgetStatus.EXCEEDED if observed > budget.limit else m.BudgetStatus.HELD
+                over = m.BudgetStatus.WARNED if only_warns(budget) else m.BudgetStatus.EXCEEDED
+                status = over if observed > budget.limit else m.BudgetStatus.HELD
             held = m.BudgetCheck(
                 metric=metric.name,
                 run=run.key,
@@ -235,6 +262,11 @@ def check(
             )
             checks.append(held)
     return tuple(checks)
+
+
+def only_warns(budget: m.Budget | m.BudgetCheck) -> bool:
+    """A default limit that neither fails the gate nor has to be observed; nobody asked for it."""
+    return budget.origin == DEFAULT and BY_NAME[budget.metric].warns_by_default
 
 
 MAX_REGRESSION = "--max-regression"

@@ -33,6 +33,7 @@ class Witness(StrEnum):
     CALLS = "calls"  # told apart in COMPILE: in a TORCH_TRACE directory none is
     FRAME_HOOK = "frame hook"
     GRAPH_HOOK = "graph hook"
+    COMPILED_CALLS = "compiled calls"
     CUDA_GRAPH_LOG = "cuda graph log"
     TIMING = "TIMING"
     TRACE = "TRACE"
@@ -275,6 +276,7 @@ class BudgetStatus(StrEnum):
     """In the order in which they are shown."""
 
     EXCEEDED = "exceeded"
+    WARNED = "warned"  # over a default limit that does not fail the gate yet
     NOT_OBSERVED = "not observed"
     HELD = "held"
 

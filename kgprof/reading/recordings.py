@@ -34,6 +34,8 @@ _LINES: dict[str, type[Any]] = {
     "log": m.LogLine,
     "text": m.CompiledText,
     "backend": m.BackendFailure,
+    "compiled_calls": m.CompiledCalls,
+    "callable": m.CompiledCallable,
 }
 
 
@@ -218,7 +220,10 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
             read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
-    records, frames, graphs, logs, texts, backends = (tuple(read[key]) for key in _LINES)
+    records, frames, graphs, logs, texts, backends, calls, callables = (tuple(read[key]) for key in _LINES)
+    counted: m.CompiledCalls | m.Skipped = m.Skipped(reason=m.CALLS_NOT_COUNTED)
+    if calls:
+        counted = msgspec.structs.replace(calls[0], callables=callables)
     return m.CompileRecords(
         records=records,
         frames=frames,
@@ -226,6 +231,7 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         logs=logs,
         texts=texts,
         backends=backends,
+        compiled_calls=counted,
         left_out=left_out,
         sources=sources,
     )

@@ -76,7 +76,7 @@ class EarlierCode(Source):
 
         return counted
 
-    def lost(self) -> Iterator[m.Unavailable]:
+    def ran_unseen(self) -> Iterator[m.Unavailable]:
         """What a reader must know of it; nothing where no such code ran in a call of the workload."""
         ran = [each for each in self._earlier if max(each.calls, default=-1) >= 0]
         if not ran:

@@ -8,6 +8,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
+from kgprof.record.compiled_calls import RunsHere
 from kgprof.record.installed_graphs import Graph, InstalledGraphs
 from kgprof.record.source import aside, words
 
@@ -19,9 +20,11 @@ class GraphHook(InstalledGraphs):
 
     name = "graph hook"
 
-    def __init__(self, calls: CallIndex) -> None:
+    def __init__(self, calls: CallIndex, runs_here: RunsHere | None = None) -> None:
+        """``runs_here``: counted up for each run, whichever graph's."""
         super().__init__()
         self._calls = calls
+        self._runs_here = runs_here or RunsHere()
         self._graphs: list[m.GraphRuns] = []
         self._failures: list[m.BackendFailure] = []
         self._skip_code: Callable[..., None] = lambda code: None
@@ -58,7 +61,7 @@ class GraphHook(InstalledGraphs):
             self._failures.append(failure)
 
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
-        calls = self._calls
+        calls, runs_here = self._calls, self._runs_here
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(
@@ -73,6 +76,7 @@ class GraphHook(InstalledGraphs):
         def counted(*args: Any, **kwargs: Any) -> Any:
             call = calls.current
             runs[call] = runs.get(call, 0) + 1
+            runs_here.count += 1
             return graph(*args, **kwargs)
 
         # It runs where Dynamo looks at every frame, and must not be compiled itself.

@@ -512,7 +512,19 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:
         return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
+    if "callable" in line:
+        return {"callable": _callable_by_step(line["callable"], number)}
     return line
+
+
+def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+    began = counted.get("compilations", ())
+    return {
+        **counted,
+        **{name: _summed(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
+        "stances": {name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()},
+        "compilations": [{**each, "call": number(each["call"])} for each in began],
+    }
 
 
 def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:

@@ -15,9 +15,11 @@ import torch
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
+from kgprof.reading.structured_trace import compile_id
 from kgprof.record import kept_records, memory, project_sources, skip_records, store, timing
 from kgprof.record.autotuning import Autotuning
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
 from kgprof.record.frame_hook import FrameHook
@@ -25,7 +27,7 @@ from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import LogListener, Source, aside, listening, unavailable
+from kgprof.record.source import LogListener, Source, aside, listening, replace, unavailable
 from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
@@ -124,8 +126,9 @@ class CompileSources:
 
     def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
         """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
-        self._trace = StructuredTrace(calls)
-        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
+        self._compiled_calls = CompiledCalls(calls, project)
+        self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
+        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls, self._compiled_calls.runs)
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
         self._earlier = EarlierCode(calls)
@@ -136,6 +139,7 @@ class CompileSources:
             self._trace,
             self._frames,
             self._graphs,
+            self._compiled_calls,
             self._cuda_graphs,
             self._autotuning,
         )
@@ -155,6 +159,8 @@ class CompileSources:
         yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
+        if not self._graphs.unavailable:  # else every call would look eager
+            yield from self._compiled_calls.lines()
         yield from self._cuda_graphs.lines()
         yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
@@ -170,7 +176,7 @@ class CompileSources:
             compilations=tuple(compilations(self._trace.kept.records)),
             capture_unavailable=(
                 *unavailable(self.sources),
-                *self._earlier.lost(),
+                *self._earlier.ran_unseen(),
                 *((off,) if by else ()),
                 *lost,
             ),
@@ -192,9 +198,11 @@ class StructuredTrace(Source):
 
     name = "structured trace"
 
-    def __init__(self, calls: CallIndex) -> None:
+    def __init__(self, calls: CallIndex, compiling: Callable[[str], None] = lambda compile_id: None) -> None:
+        """``compiling`` is called with the id of each compilation that begins."""
         self.kept = kept_records.KeptRecords()
         self._calls = calls
+        self._compiling = compiling
 
     def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
@@ -202,6 +210,7 @@ class StructuredTrace(Source):
             return
 
         LogListener(self._hear, kept_records.WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        self._hear_resets(undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
@@ -212,7 +221,24 @@ class StructuredTrace(Source):
     @aside
     def _hear(self, record: logging.LogRecord) -> None:
         if isinstance(metadata := getattr(record, "metadata", None), dict):
+            if "dynamo_start" in metadata:
+                self._compiling(compile_id(metadata))
             self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
+
+    def _hear_resets(self, undo: ExitStack) -> None:
+        """torch.compiler.reset() and torch._dynamo.reset() both come to this function by its name."""
+        try:
+            import torch._dynamo as dynamo
+
+            original = dynamo.reset_code_caches
+        except (ImportError, AttributeError):
+            return  # this torch has another name for it, and compiled code counts as never dropped
+
+        def reset_code_caches() -> None:
+            self.kept.records.append(m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current))
+            original()
+
+        replace(dynamo, "reset_code_caches", reset_code_caches, undo)
 
 
 class TorchLogs(Source):

@@ -37,6 +37,9 @@ _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {
     ),
     m.Witness.FRAME_HOOK: lambda run, _: _captured(run, m.Witness.FRAME_HOOK),
     m.Witness.GRAPH_HOOK: lambda run, _: _captured(run, m.Witness.GRAPH_HOOK),
+    m.Witness.COMPILED_CALLS: lambda run, _: (
+        not isinstance(run.compile, m.Skipped) and not isinstance(run.compile.compiled_calls, m.Skipped)
+    ),
     m.Witness.CUDA_GRAPH_LOG: lambda run, _: _captured(run, m.Witness.CUDA_GRAPH_LOG),
     m.Witness.TIMING: lambda run, _: not isinstance(run.step, m.Skipped),
     m.Witness.TRACE: lambda run, _: isinstance(run.kernels, m.KernelBreakdown),
