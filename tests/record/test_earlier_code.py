@@ -124,7 +124,7 @@ def test_the_counters_are_taken_off_again() -> None:
         before(ROWS)
         assert any(globals()[name] is not value for name, value in graphs.items())
 
-    assert list(source.lost())
+    assert list(source.ran_unseen())
     assert all(globals()[name] is value for name, value in graphs.items())
 
 
