@@ -79,10 +79,10 @@ def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
     other processes, which kgprof does not see."""
     if not unused:
         return f"nothing was compiled{' in the main process' if workers else ''}"
-    return f"no call ran compiled code; compiled while the workload was loaded: {named(unused)}"
+    return f"no call ran compiled code; compiled while the workload was loaded: {functions_of(unused)}"
 
 
-def named(compilations: Sequence[Compilation]) -> str:
+def functions_of(compilations: Sequence[Compilation]) -> str:
     """The first functions, each with file and line."""
     places = ((made.function, made.location.rpartition("/")[2]) for made in compilations if made.location)
     functions = list(dict.fromkeys(f"{function} ({place})" for function, place in places))
@@ -136,7 +136,7 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
     compiled_in: tuple[int, ...] = ()  # of a script: the steps in which torch compiled, TRACE's among them
     while_loading_s: float = 0.0  # that torch compiled before the first call, and that no call's time has in it
-    unused: tuple[Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call; when read
+    unused: tuple[Compilation, ...] = ()  # while it was loaded, of code that ran in no call; set when read
 
     @property
     def watched_us(self) -> tuple[float, ...]:

@@ -152,10 +152,10 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
     closure: str = ""  # what an optimizer's step calls, often several times: "closure (train.py:12)"
     notes: tuple[str, ...] = ()
-    compile_call: str = (
-        ""  # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
-    )
-    uncalled: tuple[str, ...] = ()  # and its functions without arguments that it calls nowhere
+    # Of a program that compiled nothing: the first torch.compile in its own files, "train.py:12", and the functions
+    # without arguments that no line of it calls.
+    compile_call: str = ""
+    uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
 
     def why_nothing_compiled(self, workload: str) -> str:
