@@ -134,12 +134,12 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
     silent = []
     for run in profile.runs:
+        why = f" ({known})" if (known := nothing_captured(run)) else ""
         if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
-            why = f" ({known})" if (known := nothing_captured(run)) else ""
             why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
         elif run.exit.outcome == "ok" and (calls := _without_a_graph(run)):
-            text = f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
+            text = f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of compiled functions{why}"
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
     return silent
 
