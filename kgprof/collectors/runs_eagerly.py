@@ -52,6 +52,7 @@ _SKIPPED = {
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",
 }
+TORCH_MODULES = "/torch/nn/"
 _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some calls only
 
 
@@ -73,7 +74,6 @@ class EagerCallables(m.Model, frozen=True, kw_only=True):
     eager: int  # calls after warm-up
     calls: int  # after warm-up, of the same callables
     never: bool  # no call of theirs ran a graph
-    kind: str
     why: str
     because_of: m.Location | None
     fix: str
@@ -119,8 +119,8 @@ def _code(trace: RunTrace, called: m.CompiledCallable) -> tuple[str, int]:
 def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) -> EagerCallables:
     first, since = alike[0], trace.steady_from
     location = _location(trace, first)
-    stance = cause.identity if cause.kind == STANCE else ""
-    eager = sum(_eager(each, since, stance) for each in alike)
+    count = _under_a_stance if cause.kind == STANCE else compiled_callables.eager_calls
+    eager = sum(count(each, since) for each in alike)
     return EagerCallables(
         run=trace.run,
         location=location,
@@ -128,7 +128,6 @@ def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) 
         eager=eager,
         calls=sum(compiled_callables.calls(each, since) for each in alike),
         never=not any(map(compiled_callables.ran_a_graph, alike)),
-        kind=cause.kind,
         why=cause.words,
         because_of=cause.place,
         fix=cause.fix,
@@ -136,11 +135,10 @@ def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) 
     )
 
 
-def _eager(called: m.CompiledCallable, since: int, stance: str) -> int:
-    """All, or those under a stance."""
-    if not stance:
-        return compiled_callables.eager_calls(called, since)
-    return sum(count for call, count in called.stances[stance].items() if call >= since)
+def _under_a_stance(called: m.CompiledCallable, since: int) -> int:
+    """Eager calls under any stance; the finding names the first."""
+    counts = called.stances.values()
+    return sum(each[call] for each in counts for call in each if call >= since)
 
 
 def _location(trace: RunTrace, called: m.CompiledCallable) -> m.Location | None:
@@ -164,7 +162,7 @@ def _cause(trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRe
         return None
     if compiled_callables.ran_a_graph(called):
         return _skipped(trace, called, of=_FAULTS)
-    return _break(called, breaks) or _skipped(trace, called, of=tuple(_SKIPPED)) or _left_to_torch(trace, called)
+    return _break(called, breaks) or _skipped(trace, called, of=tuple(_SKIPPED)) or _left_to_torch(called)
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
@@ -199,13 +197,13 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
     return None
 
 
-def _left_to_torch(trace: RunTrace, called: m.CompiledCallable) -> _Cause | None:
+def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
     """``module.compile()`` of nn.Sequential and the like: Dynamo skips torch's own forward without a word."""
-    in_library = not trace.source.project.holds(called.offered.file)
+    in_torch = TORCH_MODULES in called.offered.file
     wrapped = called.offered != called.definition  # torch.compile(module) puts a function around it that is compiled
-    if not called.module or not in_library or wrapped or called.compilations:
+    if not called.module or not in_torch or wrapped or called.compilations:
         return None
-    words = f"module.compile() compiles nothing of a {called.module}, whose forward is a library's"
+    words = f"module.compile() compiles nothing of a {called.module}: torch skips the forward of its own modules"
     name = called.path if called.path.isidentifier() else ""
     fix = f"{name} = torch.compile({name})  # in place of {name}.compile()" if name else ""
     return _Cause(kind="library", words=words, identity="library", fix=fix)

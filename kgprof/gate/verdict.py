@@ -139,7 +139,9 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
         if compiled_nothing(run, profile.findings):
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=_why_nothing(run, profile.options.workload)))
         elif calls := _without_a_graph(run):
+            missing = nothing_captured(run)
             text = f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
+            text += f" ({missing})" if missing else ""
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
     return silent
 

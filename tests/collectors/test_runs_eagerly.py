@@ -150,3 +150,22 @@ def test_a_compilation_belongs_to_the_callable_that_it_began_in() -> None:
     assert [owner and owner.path for owner in owners] == ["heads.0", "heads.1"]
     assert [each.path for each in compiled_callables.of_frame(trace, trace.compiled[0].frame)] == ["heads.0", "heads.1"]
     assert compiled_callables.of_frame(trace, written.place(FILE, STEP_DEF, "step")) == ()
+
+
+def test_a_module_of_torchs_own_that_is_compiled_in_place_is_named() -> None:
+    forward = ("/lib/site-packages/torch/nn/modules/container.py", 248, "forward")
+    chain = called(forward, *EVERY, module="Sequential", path="chain")
+    elsewhere = called((FILE, 4, "report"), *EVERY, module="Report", path="report")
+
+    (found,) = diagnosed(chain, elsewhere)
+
+    assert found.message.startswith("chain (Sequential): no graph at all: 17 of 17 calls after warm-up ran eagerly")
+    assert found.fix.startswith("chain = torch.compile(chain)")
+
+
+def test_calls_under_two_stances_are_added_up() -> None:
+    stances = {"force_eager": dict.fromkeys(range(3, 8), 1), "eager_on_recompile": dict.fromkeys(range(8, 12), 1)}
+
+    (found,) = diagnosed(*written.compiled_once(), called(STEP, *range(3, 12), stances=stances))
+
+    assert "9 of 17 calls after warm-up ran eagerly" in found.message

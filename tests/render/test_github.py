@@ -79,8 +79,7 @@ def test_a_budget_that_only_warns_is_a_warning() -> None:
 
     annotations = [(command, text) for command, _, text in commands(judge(found, gated.settings()))]
 
-    assert annotations[0][0] == "notice"
-    assert annotations[1] == ("warning", "fused.default: eager-calls: 7 calls")
+    assert ("warning", "fused.default: eager-calls: 7 calls") in annotations
 
 
 def test_ten_of_a_kind_the_worst_first_and_the_last_says_how_many_more() -> None:
