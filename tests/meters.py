@@ -5,6 +5,7 @@ thing from one to another changes nothing. CONTRIBUTING.md says how to read the 
 """
 
 import ast
+import functools
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,7 @@ class Meters(NamedTuple):
         return 1000 * self.counts[CONDITIONAL] / max(self.counts[LINES], 1)
 
 
+@functools.cache
 def by_room(root: Path = ROOT) -> dict[str, Meters]:
     """Returns the meters of each folder below kgprof/, of its own modules as "kgprof", and of the templates."""
     rooms: dict[str, Counter[str]] = {}

@@ -29,7 +29,7 @@ MADE_CODE = {
 
 
 def test_the_size_stays_below_its_ceiling() -> None:
-    assert whole().size <= MOST_SIZE, "\n".join(table(by_room()))
+    assert whole().size <= MOST_SIZE, "\n".join(table(by_room(ROOT)))
 
 
 def test_the_code_becomes_no_denser() -> None:
@@ -99,7 +99,7 @@ def test_code_that_is_made_from_text_is_seen(text: str) -> None:
 
 
 def test_every_room_has_its_line() -> None:
-    rooms = by_room()
+    rooms = by_room(ROOT)
     lines = list(table(rooms))
 
     assert {path.name for path in (ROOT / "kgprof").iterdir() if (path / "__init__.py").exists()} <= rooms.keys()
