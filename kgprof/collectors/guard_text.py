@@ -2,7 +2,7 @@
 
 torch has no other form for it than text. Guards over Python values are code (``len(xs) == 2``) followed by a comment
 with the line that used the value, torch's hint, and the stack of that line; guards over tensors are sentences whose
-subject stands in quotes. What neither reading knows is of class OTHER, and torch's text is always kept beside the class.
+subject stands in quotes. What neither reading knows is of class OTHER; torch's text is always kept beside the class.
 """
 
 import re
@@ -54,7 +54,7 @@ _TENSOR = re.compile(
 )
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
-_SWITCH = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?\w+")
+_SWITCH = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)")
 _HINT = re.compile(r"\(HINT: (?P<hint>.*)\)\s*$")
 _CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
 _USED = re.compile(r"#\s+(?P<text>.*?)\s*# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)")
@@ -83,6 +83,12 @@ def parse(text: str) -> Guard:
     return Guard(kind=OTHER, entry=entry, text=guard, **of_torch)
 
 
+def switches_in(text: str) -> tuple[str, ...]:
+    """The settings that torch names with a value, each as code: "torch._dynamo.config.NAME = True"."""
+    found = (f"torch._dynamo.config.{each['name']} = {each['value']}" for each in _SWITCH.finditer(text))
+    return tuple(dict.fromkeys(found))
+
+
 def _comment(reason: str, comment: str) -> dict[str, Any]:
     """What torch says about a guard: behind it in its line, and in the stack below."""
     line = reason.partition("\n")[0]
@@ -92,7 +98,7 @@ def _comment(reason: str, comment: str) -> dict[str, Any]:
         "used": _place(used) if used else None,
         "stack": tuple(_place(frame) for frame in _FRAME.finditer(reason)),
         "hint": hint["hint"] if hint else "",
-        "switches": tuple(dict.fromkeys(_SWITCH.findall(line))),
+        "switches": switches_in(line),
         "variable": f"{closed_over['name']}{closed_over['path']}" if closed_over else "",
     }
 
@@ -112,9 +118,7 @@ def _without_comment(text: str) -> tuple[str, str]:
             quote = "" if character == quote and line[index - 1] != "\\" else quote
         elif character in "'\"" and not (index and line[index - 1].isalnum()):
             quote = character
-        elif character == "#" and line[max(0, index - 2) : index] == "  ":
-            return line[:index].rstrip(), line[index:]
-        elif line.startswith("(HINT: ", index):
+        elif line.startswith(("  #", " (HINT: "), index):
             return line[:index].rstrip(), line[index:]
     return line.rstrip(), ""
 

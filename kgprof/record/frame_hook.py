@@ -148,7 +148,7 @@ def _wrapped(frame: Any) -> dict[str, Any]:
     called = frame.f_locals.get("fn")
     is_partial = isinstance(called, functools.partial)
     function = called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
-    is_method = isinstance(function, MethodType) or function is not called and not is_partial
+    is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
     function = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(function, FunctionType):
         return {"wraps": type(called).__qualname__}

@@ -15,7 +15,7 @@ class Noise(torch.nn.Module):
 
 
 noise = Noise()
-compiled = torch.compile(noise, backend="eager")
+compiled = torch.compile(noise, backend="eager", dynamic=False)
 
 
 def step():
