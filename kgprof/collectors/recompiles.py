@@ -302,7 +302,7 @@ def _recompiled(
         run=trace.run,
         location=location,
         function=function,
-        library=library,
+        library=None if wraps else library,  # of torch's wrapper the program knows nothing
         recompiles=tuple(advised.recompile(each, rejected) for each in recompiles),
         wraps=wraps,
         limit_fix=advised.fix(refused[0], rejected) if refused else "",

@@ -218,6 +218,10 @@ def _stacked(cause: Cause) -> str:
     return f"torch.stack({values})"
 
 
+def _reduced(cause: Cause) -> str:
+    return f"pass this instead of {cause.name}, if all have one shape, and reduce it (sum(0)) instead of the loop"
+
+
 def _dtype(cause: Cause) -> str:
     return _DTYPES.get(cause.guard.expected, "")
 
@@ -322,14 +326,14 @@ REMEDIES: tuple[Remedy, ...] = (
         name="growing_dict",
         holds=lambda c: c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier(),
         code=_stacked,
-        effect=lambda c: f"pass this instead of {c.name}, if all have one shape: its length becomes dynamic",
+        effect=_reduced,
         tried=True,
     ),
     Remedy(
         name="growing_list",
         holds=lambda c: c.guard.kind == "length" and c.guard.expected.isdecimal() and c.name.isidentifier(),
         code=_stacked,
-        effect=lambda c: f"pass this instead of {c.name}, if all have one shape: its length becomes dynamic",
+        effect=_reduced,
         tried=True,
     ),
     Remedy(

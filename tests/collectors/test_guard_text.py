@@ -164,7 +164,8 @@ def test_torchs_hint_and_the_switch_in_it_are_kept() -> None:
     assert found.text == "self.calls == 0"
     assert found.hint == hint
     assert found.switches == ("torch._dynamo.config.allow_unspec_int_on_nn_module = True",)
-    assert found.used is not None and (found.used.line, found.used.text) == (14, "self.calls += 1")
+    assert found.used is not None
+    assert (found.used.line, found.used.text) == (14, "self.calls += 1")
 
 
 def test_a_hint_may_stand_without_a_line() -> None:

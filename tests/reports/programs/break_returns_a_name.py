@@ -16,7 +16,7 @@ def side():
 def turn(x):
     x = x + 1
     where = side()
-    return x.flip(0) if where == "left" else x
+    return x.flip(0) if where == "left" else x.sin()
 
 
 def step():
