@@ -46,6 +46,7 @@ _TENSOR_CLASSES = {
     "device index": "device",
     "requires_grad": "requires-grad",
 }
+TENSOR_KINDS = (*_TENSOR_CLASSES.values(), "dispatch-keys")
 _ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard
-from kgprof.collectors.remedies import keys_of, param_group
+from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
+from kgprof.collectors.remedies import MEMBER, keys_of, param_group
 
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
@@ -14,7 +14,6 @@ STATES = {  # of the process, of which torch says no more
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
 _RETURNED = "___stack"  # Dynamo's name for what the line of a graph break left to the code behind it
-_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -27,7 +26,13 @@ _LONG_FLOAT = re.compile(r"-?\d+\.\d{7,}(?:e[+-]?\d+)?")
 
 
 def is_returned_by_a_break(guard: Guard) -> bool:
-    return guard.source.startswith(_RETURNED) or guard.text.startswith(_RETURNED)
+    """Whether the value itself came from the line of a graph break. A tensor's dtype or size came with the inputs."""
+    from_break = is_left_by_a_break(guard) or guard.text.startswith(_RETURNED)
+    return from_break and guard.kind not in TENSOR_KINDS
+
+
+def is_left_by_a_break(guard: Guard) -> bool:
+    return guard.source.startswith(_RETURNED)
 
 
 def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", arguments: Sequence[str] = ()) -> str:
@@ -39,7 +44,7 @@ def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", argum
         return f"the setting {guard.source} of the process changed, and torch compiles for each"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
-    name = named(guard, wraps, arguments)
+    name = "the result of a graph break's line" if is_left_by_a_break(guard) else named(guard, wraps, arguments)
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
@@ -68,8 +73,8 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{argument} in the functools.partial {partial['owner']}"
     if wraps:
         source = _of_wrapped(source, wraps, arguments)
-    source = _GLOBAL.sub(r"the global \1", source)
-    return _MEMBER.sub(r".\1", _LOCAL.sub(r"\1", source))
+    source = _GLOBAL.sub(r"the global \1", source).removesuffix(".__dict__")
+    return MEMBER.sub(r".\1", _LOCAL.sub(r"\1", source))
 
 
 def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
-from kgprof.collectors.guard_words import in_words, is_returned_by_a_break, named, used_in
+from kgprof.collectors.guard_words import in_words, is_left_by_a_break, is_returned_by_a_break, named, used_in
 from kgprof.collectors.remedies import Cause, as_code, mark, sizes_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
@@ -361,7 +361,7 @@ class Advised:
         )
 
     def fix(self, guard: Guard, rejected: Sequence[Guard]) -> str:
-        if is_returned_by_a_break(guard):  # then the break is to be mended
+        if is_left_by_a_break(guard) or is_returned_by_a_break(guard):  # no name of the program's: mend the break
             return ""
         used, source = _used(self.trace, guard), self.trace.source
         same = [each for each in rejected if _subject(each) == _subject(guard)] or [guard]
@@ -639,7 +639,8 @@ def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
 
 def _marked(guards: Sequence[Guard]) -> Iterator[str]:
     """The line for each size that changed, with the sizes that came."""
-    sizes = [guard for guard in guards if guard.kind == "size" and guard.source and guard.dimension is not None]
+    named_ones = [guard for guard in guards if guard.source and not is_left_by_a_break(guard)]
+    sizes = [guard for guard in named_ones if guard.kind == "size" and guard.dimension is not None]
     for same in grouped(sizes, lambda guard: (guard.source, guard.dimension)):
         came = sizes_of(same)
         behind = f"; sizes: {', '.join(map(str, sorted(came)))}" if came else ""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard
 
+MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
+
 
 class Cause(m.Model, frozen=True, kw_only=True):
     """The guards on one thing that made torch compile one function again."""
@@ -34,7 +36,7 @@ class Cause(m.Model, frozen=True, kw_only=True):
         if self.guard.variable:
             return self.guard.variable
         found = re.fullmatch(r"[LG]\['(\w+)'\](.*)", self.guard.source)
-        return found[1] + found[2] if found else self.guard.source
+        return MEMBER.sub(r".\1", found[1] + found[2] if found else self.guard.source)
 
     @property
     def expected(self) -> tuple[str, ...]:

@@ -352,6 +352,18 @@ def test_a_cause_beside_the_break_keeps_its_finding() -> None:
     assert "graph break" not in found[1].message
 
 
+def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None:
+    going_on = resumed(STEP, 16)
+    reason = "1/0: tensor '___stack0' size mismatch at index 0. expected 8, actual 9"
+    lines = [*compiled("0/0", STEP), *compiled("1/0", going_on), *compiled("1/1", going_on, call=10)]
+
+    (found,) = diagnosed(*lines, rejected("1/1", reason, call=10), ran("1/0", 0), ran("1/1", 10))
+
+    assert "because of the graph break" not in found.message
+    assert found.message.endswith("size of the result of a graph break's line, dimension 0: expected 8, got 9")
+    assert (found.fix, "___stack0, 0" in found.detail) == ("", False)
+
+
 def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> None:
     frame = (LIBRARY, 67, "inner")
     lines = [
