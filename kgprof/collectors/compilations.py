@@ -5,6 +5,7 @@ each). A span's own time, without that of the spans inside it, belongs to its st
 belong to the stage around them.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,6 +52,10 @@ COMPILE_FAILED = m.Rule(
 )
 RULES = (COMPILE_FAILED,)
 
+_POINT = re.compile(r"^  - (.+)$", re.MULTILINE)  # of torch's list of what is violated
+_MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
+_REGISTERS_FAKE = re.compile(r"(?P<name>[A-Za-z_][\w.]*\.register_fake)\b")
+
 CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
 CODE, MACHINE, CACHING = "code_generation_s", "machine_code_s", "caching_s"
 # The names are the same in torch 2.11 to 2.13.
@@ -87,6 +92,7 @@ class FailedCompile(m.Model, frozen=True, kw_only=True):
     error: str  # the exception's type
     refusal: m.Refusal
     calls: tuple[int, ...]
+    fix: str = ""
     identity: str
 
 
@@ -198,6 +204,8 @@ def _failed(
     definition, is_own = trace.source.definition(*code), trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
+    if points := tuple(_POINT.findall(said)):  # the first line says only that constraints are violated
+        cause = msgspec.structs.replace(cause, explanation=" ".join(points))
     traced = _traced(seen, text, metrics)
     stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
     location = trace.source.innermost(stack) or (definition if is_own else None)
@@ -212,8 +220,25 @@ def _failed(
         error=error,
         refusal=refusal_of(trace, cause, stack if traced else ()),
         calls=(seen.call,),
+        fix=_fix(text),
         identity="\0".join((*where, error, cause.identity, *inside)),
     )
+
+
+def _fix(text: str) -> str:
+    """What torch names as the remedy in its error, as code."""
+    size, fake = _MARKED.search(text), _REGISTERS_FAKE.search(text)
+    if size and "maybe_mark_dynamic" in text:
+        return (
+            f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['dimension']})"
+            "  # in place of mark_dynamic: the program fixes this size"
+        )
+    if fake:
+        return (
+            f"@{fake['name']}  # above a function of the same arguments that returns an empty tensor of the "
+            "result's shape and dtype"
+        )
+    return ""
 
 
 def _traced(seen: m.OfferedFrame | Compiled, text: str, metrics: Mapping[str, Any]) -> tuple[m.Location, ...]:
@@ -237,15 +262,17 @@ def _finding(event: FailedCompile) -> m.Finding:
     times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
     cause = event.refusal.cause
     why = because(cause, event.library)
+    words = cause.explanation if event.fix and not cause.gb_id else cause.words
     return m.Finding(
         rule=COMPILE_FAILED.id,
         level=COMPILE_FAILED.level,
-        message=f"compiling {event.function} raised {event.error}{times}{why}: {cause.words}",
+        message=f"compiling {event.function} raised {event.error}{times}{why}: {words}",
         run=event.run,
         location=event.location,
         count=len(event.calls),
         library=event.library,
         refusal=event.refusal,
         detail=detail_of(cause),
+        fix=event.fix,
         fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
     )

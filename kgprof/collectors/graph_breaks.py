@@ -60,7 +60,9 @@ _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d
 _REASON = re.compile(
     r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S
 )
-_USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
+_USER_STACK = re.compile(
+    r"(?:User code traceback|in the following user code|from user code|User stack):\n(?P<stack>.*)", re.S
+)
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
     r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"

@@ -1,8 +1,8 @@
 """A failed guard in torch's words, turned into a class, a name, a dimension, and what was expected and found.
 
 torch has no other form for it than text. Guards over Python values are code (``len(xs) == 2``) followed by a comment
-with the source line; guards over tensors are sentences whose subject stands in quotes. What neither reading knows is of
-class OTHER, and torch's text is always kept beside the class.
+with the line that used the value, torch's hint, and the stack of that line; guards over tensors are sentences whose
+subject stands in quotes. What neither reading knows is of class OTHER; torch's text is always kept beside the class.
 """
 
 import re
@@ -24,6 +24,11 @@ class Guard(m.Model, frozen=True, kw_only=True):
     expected: str = ""  # what the rejected code was compiled for
     actual: str = ""  # what came; empty where torch does not say
     text: str = ""  # torch's sentence, without the source line and stack that follow it
+    used: m.Location | None = None  # the line that made the value a constant; of its file torch gives the last part
+    stack: tuple[m.Location, ...] = ()  # the lines of compiled code that lead there, outermost first
+    hint: str = ""  # torch's own, which stands behind the line
+    switches: tuple[str, ...] = ()  # settings that torch names for it: "torch._dynamo.config.NAME = True"
+    variable: str = ""  # the variable behind a closure's cell: "w", "options.scale"
 
 
 # Backend components of a dispatch key set: which of them it holds tells the device.
@@ -41,6 +46,7 @@ _TENSOR_CLASSES = {
     "device index": "device",
     "requires_grad": "requires-grad",
 }
+TENSOR_KINDS = (*_TENSOR_CLASSES.values(), "dispatch-keys")
 _ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."
@@ -49,6 +55,18 @@ _TENSOR = re.compile(
 )
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
+_SWITCH = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)")
+_HINT = re.compile(r"\(HINT: (?P<hint>.*)\)\s*$")
+_CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
+_USED = re.compile(r"#\s+(?P<text>.*?)\s*# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)")
+_FRAME = re.compile(
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
+)
+# Two names for one object; None, True and False are values.
+_ANOTHER_NAME = (
+    r"(?P<source>[A-Za-z_][\w.\[\]'\"]*) is "
+    r"(?P<expected>(?!(?:None|True|False)$|not )[A-Za-z_][\w.\[\]'\"]*)"
+)
 _SHAPE = re.compile(r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*")
 
 
@@ -56,16 +74,44 @@ def parse(text: str) -> Guard:
     """One reason as torch gives it, ``"0/0: tensor 'x' rank mismatch. expected 1, actual 2"``."""
     found = _ENTRY.fullmatch(text)
     assert found is not None  # it matches any text
-    entry, guard = found["entry"] or "", _without_comment(found["rest"])
+    entry, reason = found["entry"] or "", found["rest"]
+    guard, comment = _without_comment(reason)
+    of_torch = _comment(reason, comment)
     for read in _READINGS:
         if (parsed := read(guard)) is not None:
             kind, fields = parsed
-            return Guard(kind=kind, entry=entry, text=guard, **fields)
-    return Guard(kind=OTHER, entry=entry, text=guard)
+            return Guard(kind=kind, entry=entry, text=guard, **fields, **of_torch)
+    return Guard(kind=OTHER, entry=entry, text=guard, **of_torch)
 
 
-def _without_comment(text: str) -> str:
-    """The guard itself. A hash within quotes is part of it; torch's comment stands behind two spaces at least."""
+def switches_in(text: str) -> tuple[str, ...]:
+    """The settings that torch names with a value, each as code: "torch._dynamo.config.NAME = True"."""
+    found = (f"torch._dynamo.config.{each['name']} = {each['value']}" for each in _SWITCH.finditer(text))
+    return tuple(dict.fromkeys(found))
+
+
+def _comment(reason: str, comment: str) -> dict[str, Any]:
+    """What torch says about a guard: behind it in its line, and in the stack below."""
+    line = reason.partition("\n")[0]
+    hint, used = _HINT.search(line), _USED.search(comment)
+    closed_over = _CLOSED_OVER.search(hint["hint"]) if hint else None
+    return {
+        "used": _place(used) if used else None,
+        "stack": tuple(_place(frame) for frame in _FRAME.finditer(reason)),
+        "hint": hint["hint"] if hint else "",
+        "switches": switches_in(line),
+        "variable": f"{closed_over['name']}{closed_over['path']}" if closed_over else "",
+    }
+
+
+def _place(found: re.Match[str]) -> m.Location:
+    text = (found["text"] or "").strip()
+    return m.Location(file=found["file"], line=int(found["line"]), function=found["function"], text=text)
+
+
+def _without_comment(text: str) -> tuple[str, str]:
+    """The guard itself, and the comment behind it. A hash within quotes is part of the guard; torch's comment stands
+    behind two spaces at least, and a hint without a line behind one."""
     line = text.partition("\n")[0]
     quote = ""
     for index, character in enumerate(line):
@@ -73,9 +119,9 @@ def _without_comment(text: str) -> str:
             quote = "" if character == quote and line[index - 1] != "\\" else quote
         elif character in "'\"" and not (index and line[index - 1].isalnum()):
             quote = character
-        elif character == "#" and line[max(0, index - 2) : index] == "  ":
-            return line[:index].rstrip()
-    return line.rstrip()
+        elif line.startswith(("  #", " (HINT: "), index):
+            return line[:index].rstrip(), line[index:]
+    return line.rstrip(), ""
 
 
 Parsed = tuple[str, dict[str, Any]] | None  # the class, and Guard's other fields
@@ -85,7 +131,8 @@ def _tensor(guard: str) -> Parsed:
     found = _TENSOR.fullmatch(guard)
     if found is None:
         return None
-    what, expected, actual = found["what"].lower(), found["expected"], found["actual"] or ""
+    what, expected = found["what"].lower(), found["expected"]
+    actual = (found["actual"] or "").partition(". ")[0]  # behind it torch may name a switch
     kind = _TENSOR_CLASSES.get(what, OTHER)
     if what == "dispatch key set":
         kind = "dispatch-keys" if _devices(expected) == _devices(actual) else "device"
@@ -178,10 +225,12 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _form("type", r"CodeGuardAccessor: Not a function on (?P<source>.*)\.__code__", expected="a function"),
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
+    _form("keys", r"KeyError on (?P<source>.*)\[(?P<expected>'[^']*')\]"),
     _form("attribute", r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)"),
     _form("length", r"len\((?P<source>.*)\) (?:== )?(?P<expected>(?:(?:!=|<=?|>=?) )?\d+)"),
     _form("length", r"not (?P<source>[\w.\[\]'\"]+)", expected="0"),
     _shape,
     _form("type", r"(?P<source>.*) is (?P<expected>(?:not )?None)"),
+    _form("aliasing", _ANOTHER_NAME),
     _form("value", r"(?P<source>.*?) (?:==|is) (?P<expected>.*)"),
 )

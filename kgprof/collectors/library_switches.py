@@ -4,7 +4,7 @@ That is the library's argument (library_switches.toml), or the line that calls i
 """
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import resources
 from typing import Any
 
@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.collectors.guard_text import switches_in
 from kgprof.reading.evidence import Evidence
-from kgprof.reading.source_text import user_function
+from kgprof.reading.source_text import SourceText, user_function
 
 
 class Switch(m.Model, frozen=True, kw_only=True):
@@ -38,6 +39,8 @@ _BREAK = "no known argument avoids this break: compile the parts around it, or k
 _INTENDED = "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 _ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_HINTED = "before the first call; torch's own hint for this"
+_SCALARS = "capture_scalar_outputs"
 _SUPPRESSED = "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
 
 
@@ -50,11 +53,26 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
         for each in trace.compiled
         if (frame := each.frame) is not None and trace.source.project.holds(frame.file)
     }
-    fixes = (_known(one) or trainers.get(one.run, {}).get(one.rule, one.fix) for one in findings)
-    return [replace(f, fix=s) if s else _without_switch(f, compiled) for f, s in zip(findings, fixes, strict=True)]
+    sources: dict[Any, SourceText] = {trace.run: trace.source for trace in evidence.compilers_and_cut_off}
+    return [_mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings]
 
 
-def _known(finding: m.Finding) -> str:
+def _mended(
+    finding: m.Finding,
+    source: SourceText | None,
+    trainer: Mapping[str, str],
+    compiled: Collection[tuple[m.RunKey, str, str]],
+) -> m.Finding:
+    decides = source is not None and finding.location is not None and source.decides(finding.location)
+    fix = _known(finding, decides) or trainer.get(finding.rule, finding.fix)
+    if fix:
+        return replace(finding, fix=fix)
+    only = source is not None and finding.location is not None and source.is_all_of_its_function(finding.location)
+    return _without_switch(finding, compiled, only)
+
+
+def _known(finding: m.Finding, decides: bool) -> str:
+    """``decides``: a condition depends on the value that the line reads, which breaks the graph next."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
@@ -66,8 +84,16 @@ def _known(finding: m.Finding) -> str:
     places = [(line, here) for line, here in ((finding.library, True), *((line, False) for line in way.chain)) if line]
     table = READS if finding.refusal is None else (*BREAKS, *READS)
     at = ((one, line) for one in table for line, here in places if (here or one.below) and _is_at(one, line))
-    of_cause = "" if finding.library else CAUSES.get((cause.gb_id, called)) or CAUSES.get((cause.gb_id, ""), "")
-    return next((one.fix.replace("{function}", _last(line.function)) for one, line in at), of_cause)
+    of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
+    return of_library or _of_cause(cause, in_library=finding.library is not None, decides=decides)
+
+
+def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
+    """The table's, else the setting that torch's own hint names. Not one that only moves the break to the next line."""
+    table = "" if in_library else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
+    hinted = next((switch for hint in cause.hints for switch in switches_in(hint)), "")
+    fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
+    return "" if decides and _SCALARS in fix else fix
 
 
 def _is_at(switch: Switch, line: m.PackageLine) -> bool:
@@ -78,8 +104,9 @@ def _is_at(switch: Switch, line: m.PackageLine) -> bool:
 # ---------------------------------------------------------------- where no switch is known
 
 
-def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]]) -> m.Finding:
-    """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else nothing of his."""
+def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]], only: bool) -> m.Finding:
+    """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else nothing of his.
+    ``only``: nothing of its function would be left to compile without it."""
     way, library, place = finding.reads or finding.refusal, finding.library, finding.location
     if way is None or library is None or finding.level is m.Level.NOTE:
         return finding
@@ -92,7 +119,7 @@ def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str
         return replace(finding, level=m.Level.NOTE, no_fix=_READ)
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE
-    if inside and own and not wanted and (direct or finding.level is m.Level.ERROR):
+    if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):
         return replace(finding, fix=f"{own}  # {_OUTSIDE}")
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)

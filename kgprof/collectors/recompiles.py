@@ -6,6 +6,7 @@ from the graphs that did not run.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,11 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.collectors.guard_words import in_words, is_left_by_a_break, is_returned_by_a_break, named, used_in
+from kgprof.collectors.remedies import Cause, as_code, mark, sizes_of
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
-from kgprof.reading.source_text import is_resumed, user_function
+from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import call_name, in_calls, plural
 
@@ -91,12 +94,7 @@ UNBOUNDED = m.Rule(
     symptom_of=(),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
-CONVERGED = "converged"
-STATES = {  # of the process, of which torch says no more
-    "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
-    "autocast": "it ran with autocast and without, and torch compiles for each",
-    "backend": "several torch.compile calls compile it, each with a backend of its own",
-}
+CONVERGED, AFTER_A_BREAK = "converged", "after a break"  # what tells a note from the rule's finding
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
@@ -110,6 +108,10 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     call_site: m.Location | None  # the project's line that called
     duration_s: float | m.Skipped
     once: bool = False  # the same guards of the same code failed in no other call, and for no other value
+    used: m.Location | None = None  # the project's line that made the value a constant
+    returned_by: m.Location | None = None  # the line of the graph break that returned the value
+    fix: str = ""  # what to write so that this guard no longer fails
+    words: str = ""  # the guard in a sentence
 
 
 class RecompiledFunction(m.Model, frozen=True, kw_only=True):
@@ -132,6 +134,8 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     eager_steady: int = 0  # of the callables' eager calls, those after warm-up
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
+    wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
+    limit_fix: str = ""  # for ``limit_guard``
     identity: str
 
     @property
@@ -140,7 +144,12 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.modules or f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
+        if self.modules:
+            return self.modules
+        if self.wraps:
+            others = len(self.wraps) - 2
+            return f"{', '.join(self.wraps[:2])}{f' and {others} more' if others > 0 else ''}"
+        return f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
 
     @property
     def before(self) -> tuple[Recompile, ...]:
@@ -171,7 +180,7 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     return {
         name: tuple(
             guard
-            if guard.actual
+            if guard.actual or guard.kind == "keys"  # two guards on one dict are about different keys
             else msgspec.structs.replace(guard, actual=compiled_for.get((name, guard.source, guard.kind), ""))
             for guard in guards
         )
@@ -284,7 +293,6 @@ def _recompiled(
     limits: Sequence[Compiled],
     guards: dict[str, tuple[Guard, ...]],
 ) -> RecompiledFunction:
-    recompiles = _told_apart(trace, again, guards)
     limit = limits[0] if limits else None
     refused = guards.get(limit.compile_id, ()) if limit else ()
     location, function = definition, definition.function if definition else ""
@@ -295,12 +303,20 @@ def _recompiled(
         function = library.function if library else function
     inside = (library.package, library.file, library.function) if library else ()
     eager = _eager_since(trace, limit, compiled) if limit else _Eager(calls=0)
+    wrapped = [row for each in compiled for row in trace.frame_rows(each) if row.wraps]
+    wraps = tuple(dict.fromkeys(row.wraps for row in wrapped))
+    function = ", ".join(wraps) or function
+    recompiles = _told_apart(trace, again, guards)
+    advised = Advised(trace=trace, function=function, wrapped=wrapped, limit_reached=limit is not None)
+    rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
     return RecompiledFunction(
         run=trace.run,
         location=location,
         function=function,
-        library=library,
-        recompiles=recompiles,
+        library=None if wraps else library,  # of torch's wrapper the program knows nothing
+        recompiles=tuple(advised.recompile(each, rejected) for each in recompiles),
+        wraps=wraps,
+        limit_fix=advised.fix(refused[0], rejected) if refused else "",
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -347,6 +363,65 @@ def _told_apart(
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advised:
+    """What a guard means for one function of a run: the line that used the value, and what to write."""
+
+    trace: RunTrace
+    function: str
+    wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
+    limit_reached: bool
+
+    def recompile(self, recompile: Recompile, rejected: Sequence[Guard]) -> Recompile:
+        """With what is known about its guard; ``rejected``: all guards that failed for this function."""
+        guard = recompile.guard
+        same = [each for each in rejected if _subject(each) == _subject(guard)] or [guard]
+        wraps = self.wrapped[0].wraps if self.wrapped else ""
+        return msgspec.structs.replace(
+            recompile,
+            used=_used(self.trace, guard),
+            fix=self.fix(guard, rejected),
+            words=in_words(guard, same=same, wraps=wraps, arguments=self._arguments),
+        )
+
+    def fix(self, guard: Guard, rejected: Sequence[Guard]) -> str:
+        if is_left_by_a_break(guard) or is_returned_by_a_break(guard):  # no name of the program's: mend the break
+            return ""
+        used, source = _used(self.trace, guard), self.trace.source
+        same = [each for each in rejected if _subject(each) == _subject(guard)] or [guard]
+        plain = guard.source.isidentifier()
+        cause = Cause(
+            guards=tuple(self._with_argument(each) for each in same),
+            function=self.function,
+            used=used,
+            wraps=bool(self.wrapped),
+            limit_reached=self.limit_reached,
+            schedulers=source.schedulers,
+            comparison=source.comparison(used, guard.source) if used and plain else "",
+            returned=source.only_returns(used, guard.source) if used and plain else False,
+        )
+        return as_code(cause)
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        return self.wrapped[0].arguments if self.wrapped else ()
+
+    def _with_argument(self, guard: Guard) -> Guard:
+        """``args[0]`` of torch's wrapper is an argument of what it calls."""
+        if not self.wrapped or not guard.source.startswith(("args[", "kwargs[")):
+            return guard
+        return msgspec.structs.replace(guard, source=named(guard, self.wrapped[0].wraps, self._arguments))
+
+
+def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
+    """The project's line that made a value a constant: the one that torch quotes, else the nearest of the stack."""
+    if guard.used is not None:
+        files = [file for file in trace.source.own if f"/{file}".endswith(f"/{guard.used.file}")]
+        if len(files) == 1:
+            return trace.source.at(files[0], guard.used.line, guard.used.function)
+    return trace.source.innermost(guard.stack)
+
+
 def _subject(guard: Guard) -> tuple[str, str, int | None]:
     return guard.kind, guard.source, guard.dimension
 
@@ -359,8 +434,15 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
         guard=rejected[0] if rejected else _without_a_reason(compiled, trace.knows_resets),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
+        returned_by=_break_before(trace, compiled) if rejected and is_returned_by_a_break(rejected[0]) else None,
         duration_s=m.Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
     )
+
+
+def _break_before(trace: RunTrace, compiled: Compiled) -> m.Location | None:
+    """The line of the graph break behind which the code goes on."""
+    line = resumed_at(compiled.frame.function) if compiled.frame else 0
+    return trace.source.at(compiled.frame.file, line) if compiled.frame and line else None
 
 
 def _without_a_reason(compiled: Compiled, knows_resets: bool) -> Guard:
@@ -387,7 +469,7 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             location=event.location,
             call=recompile.call if event.calls_known else None,
             steady=event.calls_known and recompile.call >= event.steady_from,
-            reason=in_words(recompile.guard),
+            reason=recompile.words,
             words=recompile.guard.text,
             guard=recompile.guard.kind,
             duration_s=recompile.duration_s,
@@ -515,7 +597,10 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
     codes = {entry.frame_id for entry in entries}
     end = limit.call if limit is not None and limit.frame_id in codes else trace.calls
     compiling = {entry.call for entry in entries}
-    runs = {call: count for call, count in _runs(trace, codes).items() if min(compiling) <= call < end}
+    all_runs = _runs(trace, codes)
+    if end < trace.calls and any(call > end for call in all_runs):
+        return False  # nothing is compiled after the limit: a value has come again
+    runs = {call: count for call, count in all_runs.items() if min(compiling) <= call < end}
     if not runs:  # no graph of it was counted: go by the calls alone
         return compiling == set(range(min(compiling), end))
     return runs.keys() <= compiling or sum(runs.values()) <= len(entries)
@@ -541,14 +626,17 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     elif event.limit_call is not None:
         yield _finding(LIMIT_REACHED, event, event.recompiles)
     else:
-        once = [recompile for recompile in event.in_steady_state if recompile.once]
-        again = [recompile for recompile in event.in_steady_state if not recompile.once]
+        yield from _of_breaks(event)
+        steady = [recompile for recompile in event.in_steady_state if not recompile.returned_by]
+        once = [recompile for recompile in steady if recompile.once]
+        again = [recompile for recompile in steady if not recompile.once]
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
         # What had converged before on the same subject belongs to it: a size that became dynamic, then came as 1.
+        before = [recompile for recompile in event.before if not recompile.returned_by]
         subjects = {_subject(recompile.guard) for recompile in once}
-        with_it = [recompile for recompile in event.before if _subject(recompile.guard) in subjects]
-        apart = [recompile for recompile in event.before if recompile not in with_it]
+        with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
+        apart = [recompile for recompile in before if recompile not in with_it]
         if once:
             note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
@@ -556,41 +644,67 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
             yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
 
 
+def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
+    """What the line of a graph break returned is a constant of the code behind it. The break is the cause, and has a
+    finding of its own."""
+    returned = [recompile for recompile in event.recompiles if recompile.returned_by]
+    for same in grouped(returned, lambda recompile: recompile.returned_by):
+        yield _finding(IN_STEADY_STATE, event, same, apart=AFTER_A_BREAK)
+
+
+def _because_of_break(recompiles: Sequence[Recompile]) -> str:
+    lines = dict.fromkeys(recompile.returned_by.line for recompile in recompiles if recompile.returned_by)
+    return f", because of the graph break at line {', '.join(map(str, lines))}" if lines else ""
+
+
 def _finding(
     rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile], note: str = "", apart: str = ""
 ) -> m.Finding:
-    """``note``: why it is one; ``apart``: what tells it from another finding of the same rule and function."""
+    """``note``: why it is one, as is what a graph break causes, which has a finding of its own; ``apart``: what tells
+    it from another finding of the same rule and function."""
     guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
     eager = ""
     if event.limit_call is not None:
         where = f" {in_calls([event.limit_call])}{_silently(event)}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
     rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
-    # The classes that failed, with the first guard of each.
-    why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
+    shared = "; everything that is called through this wrapper of torch's shares the limit" if event.wraps else ""
+    eager += shared if event.limit_call is not None else ""
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
-    kinds = () if apart == CONVERGED else sorted({guard.kind for guard in guards})
+    kinds = () if apart in (CONVERGED, AFTER_A_BREAK) else sorted({guard.kind for guard in guards})
+    of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
+    times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
     return m.Finding(
         rule=rule.id,
-        level=m.Level.NOTE if note else rule.level,
-        message=f"{event.name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
+        level=m.Level.NOTE if note or of_break else rule.level,
+        message=f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         run=event.run,
         location=event.location,
         library=None if event.modules else event.library,
         count=max(1, len(recompiles)),
-        related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
-        # torch's own sentence for each, one a line, and below them the code for this tensor.
+        related=_related(recompiles),
+        # torch's own sentence for each, one a line, below them its hints, and the code for this tensor.
         detail="\n".join(
             [
                 *(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
+                *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
                 *_marked(rejected),
             ]
         ),
         cost=_cost(recompiles),
-        fix=_room_for_all(event) if rule is LIMIT_REACHED else "",
+        fix=_advice(event, recompiles, rule, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
         fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
+
+
+def _advice(event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str) -> str:
+    """The remedy for what failed; at the limit, if there is none, room for all modules that share the code."""
+    if apart == CONVERGED and event.calls_known:
+        return ""
+    if fix := _fix(event, recompiles):
+        return fix
+    return _room_for_all(event) if rule is LIMIT_REACHED else ""
 
 
 def _room_for_all(event: RecompiledFunction) -> str:
@@ -610,20 +724,40 @@ def _silently(event: RecompiledFunction) -> str:
     return f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since then ran eagerly{which}"
 
 
-def _marked(guards: Sequence[Guard]) -> Iterator[str]:
-    """The line that makes torch compile once for all sizes of a dimension, with the sizes that came.
+def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """The classes that failed, with the first guard of each and the line that used its value."""
+    if not recompiles:
+        return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
+    kinds = grouped(recompiles, lambda recompile: recompile.guard.kind)
+    firsts = (same[0] for same in kinds)
+    return "; ".join(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
 
-    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more than a wish.
-    """
-    seen: dict[tuple[str, int], set[int]] = {}
-    for guard in guards:
-        if guard.kind == "size" and guard.source and guard.dimension is not None:
-            sizes = {int(size) for size in (guard.expected, guard.actual) if size.isdecimal()}
-            seen.setdefault((guard.source, guard.dimension), set()).update(sizes)
-    for (source, dimension), sizes in seen.items():
-        mark = "mark_dynamic" if min(sizes, default=2) > 1 else "maybe_mark_dynamic"
-        came = f"; sizes: {', '.join(map(str, sorted(sizes)))}" if sizes else ""
-        yield f"torch._dynamo.{mark}({source}, {dimension})  # before the first call{came}"
+
+def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:
+    return "" if recompile.returned_by else used_in(recompile.used, event.location)
+
+
+def _related(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
+    """The break that a value came from, the lines that used one, the calls that recompiled."""
+    breaks = [recompile.returned_by for recompile in recompiles]
+    places = (*breaks, *(r.used for r in recompiles), *(r.call_site for r in recompiles))
+    return tuple(dict.fromkeys(place for place in places if place))
+
+
+def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """For the cause of most of the recompiles; where that has none, for the next one."""
+    known = Counter(recompile.fix for recompile in recompiles if recompile.fix)
+    return known.most_common(1)[0][0] if known else event.limit_fix
+
+
+def _marked(guards: Sequence[Guard]) -> Iterator[str]:
+    """The line for each size that changed, with the sizes that came."""
+    named_ones = [guard for guard in guards if guard.source and not is_left_by_a_break(guard)]
+    sizes = [guard for guard in named_ones if guard.kind == "size" and guard.dimension is not None]
+    for same in grouped(sizes, lambda guard: (guard.source, guard.dimension)):
+        came = sizes_of(same)
+        behind = f"; sizes: {', '.join(map(str, sorted(came)))}" if came else ""
+        yield f"{mark(same)}  # before the first call{behind}"
 
 
 def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
@@ -643,19 +777,3 @@ def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     where = f" {in_calls(calls)}" if calls else ""
     cost = f", {sum(seconds):.2f} s" if seconds else ""
     return f"{plural(len(recompiles), 'time')}{where}{cost}"
-
-
-def in_words(guard: Guard) -> str:
-    """``size of x, dimension 0: expected 8, got 9``."""
-    if guard.kind in STATES:
-        return STATES[guard.kind]
-    if guard.kind == "identity" and not guard.source:
-        return guard.text
-    if guard.kind == "identity":  # its type says nothing: the other one has it too
-        what = "function" if guard.source.endswith(".__code__") else "object"
-        return f"{guard.source.removesuffix('.__code__')} is another {what} than before"
-    dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
-    subject = f" of {guard.source}" if guard.source else ""
-    change = f": expected {guard.expected}" if guard.expected else ""
-    change += f"{', got' if change else ': got'} {guard.actual}" if guard.actual else ""
-    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"

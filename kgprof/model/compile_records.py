@@ -41,6 +41,10 @@ class OfferedFrame(Model, frozen=True, kw_only=True):
     called_in: str = ""  # the nearest function above it that had been skipped for a fault itself
     qualified: str = ""  # the function's qualified name, "Attention.forward"; empty where the Recording has none
     stack: tuple[SourceLine, ...] = ()  # of one that raised: the user's lines that torch was tracing, outermost first
+    # Of torch's wrapper around what it did not write code for, as a module of torch.nn: what is called, "Linear", and
+    # the names of the arguments that the wrapper passes on.
+    wraps: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 class GraphRuns(Model, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)"
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+_SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")  # those whose names do not end in LR
 _MADE = "arange as_tensor empty eye from_numpy full linspace ones rand randint randn randperm tensor zeros Generator"
 _NO_WORK = {f"torch.{name}" for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()}
 
@@ -30,6 +31,12 @@ def user_function(name: str) -> str:
 
 def is_resumed(name: str) -> bool:
     return _RESUME.fullmatch(name) is not None
+
+
+def resumed_at(name: str) -> int:
+    """The line of the break behind which a function of Dynamo's goes on; 0 for any other function."""
+    found = _RESUME.fullmatch(name)
+    return int(found["line"]) if found else 0
 
 
 class _Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +110,50 @@ class SourceText:
                 return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
         return ()
 
+    def comparison(self, place: m.Location, name: str) -> str:
+        """The one comparison for which the function around ``place`` uses its argument ``name``; empty if it also uses
+        it otherwise."""
+        function = self._function(place)
+        compared = [node for node in ast.walk(function) if isinstance(node, ast.Compare)] if function else []
+        about_it = {ast.unparse(node) for node in compared if _uses(node, name)}
+        inside = sum(_uses(node, name) for node in compared)
+        alone = function is not None and inside == _uses(function, name)
+        return about_it.pop() if alone and len(about_it) == 1 else ""
+
+    def only_returns(self, place: m.Location, name: str) -> bool:
+        """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
+        function = self._function(place)
+        returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return)) if function else ()
+        called = [node.func for node in returned if isinstance(node, ast.Call)]
+        by_name = [node for node in called if isinstance(node, ast.Name) and node.id == name]
+        return function is not None and len(by_name) == 1 and _uses(function, name) == 1
+
+    def decides(self, place: m.Location) -> bool:
+        """Whether a condition or a loop of the function around ``place`` depends on the value that this line reads: it
+        is in the condition, or in a variable that is."""
+        function = self._function(place)
+        nodes = list(ast.walk(function)) if function else []
+        tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)]
+        tests += [node.iter for node in nodes if isinstance(node, ast.For)]
+        here = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == place.line]
+        names = {target.id for node in here for target in node.targets if isinstance(target, ast.Name)}
+        in_test = any(test.lineno <= place.line <= (test.end_lineno or test.lineno) for test in tests)
+        return in_test or any(_uses(test, name) for test in tests for name in names)
+
+    def is_all_of_its_function(self, place: m.Location) -> bool:
+        """Whether the statement at ``place`` is the only one of its function, but for a docstring."""
+        function = self._function(place)
+        body = function.body if function else []
+        work = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+        return len(work) == 1 and work[0].lineno <= place.line <= (work[0].end_lineno or work[0].lineno)
+
+    def _function(self, place: m.Location) -> _Function | None:
+        """The innermost function that a line is in."""
+        tree = self._parsed(place.file).tree
+        functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
+        around = [node for node in functions if node.lineno <= place.line <= (node.end_lineno or node.lineno)]
+        return max(around, key=lambda node: node.lineno, default=None)
+
     def rebound(self, name: str) -> tuple[m.Location, ...]:
         """The project's lines that put something else under the attribute, key, global or closed-over variable
         ``name``, constructors and the module's own level left out. A ``setattr`` with a computed name stands in for
@@ -138,6 +189,13 @@ class SourceText:
             if methods := [name for name in called if name in (f"{owner}.{method}" for method in defined)]:
                 return methods[0]
         return "model" if "model" in called else ""
+
+    @property
+    def schedulers(self) -> tuple[str, ...]:
+        """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""
+        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
+        made = (name.rpartition(".")[2] for name in calls)
+        return tuple(dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS))
 
     @property
     def looped(self) -> str:
@@ -190,6 +248,11 @@ def function_at(text: str, line: int) -> str:
     """The qualified name of the innermost function that a line is in, or that it decorates; empty outside of all."""
     inside = [found for found in _parsed(text).definitions if found.first <= line <= found.last]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
+
+
+def _uses(tree: ast.AST, name: str) -> int:
+    """How often a variable is read."""
+    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:

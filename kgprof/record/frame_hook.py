@@ -7,11 +7,13 @@ compiled code, nor for a frame that was skipped before.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import msgspec
@@ -26,6 +28,9 @@ ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
 STACK = 40  # of the innermost lines that torch was tracing when it raised
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
+
+# torch calls through it whatever has no code of the program's own.
+_WRAPPER, _WRAPPER_FILE = "wrap_inline.<locals>.inner", "external_utils.py"
 
 # Dynamo's counters of what it could not trace carry the full text; only what this frame added is wanted.
 _UNIMPLEMENTED = "unimplemented"
@@ -67,29 +72,36 @@ class FrameHook(Source):
 
         def offered(this: Any, frame: Any, *arguments: Any) -> Any:
             code, before = frame.f_code, _Counts(counters)
+            wrapped = self._wraps(frame) or {}
             try:
                 result = original(this, frame, *arguments)
             except Exception as error:
-                self._refused(code, error)
+                self._refused(code, error, wrapped)
                 raise
-            self._judge(code, result, before, sys._getframe(1))
+            self._judge(code, result, before, sys._getframe(1), wrapped)
             return result
 
         return offered
 
     @aside
-    def _refused(self, code: CodeType, error: Exception) -> None:
-        self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
+    def _wraps(self, frame: FrameType) -> Mapping[str, Any]:
+        return _wrapped(frame)
 
     @aside
-    def _judge(self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None) -> None:
+    def _refused(self, code: CodeType, error: Exception, wrapped: Mapping[str, Any]) -> None:
+        self._add(code, outcome="raised", text=_described(error), stack=_traced(error), **wrapped)
+
+    @aside
+    def _judge(
+        self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None, wrapped: Mapping[str, Any]
+    ) -> None:
         guarded = getattr(result, "guarded_code", None)
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled.
         action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
         if guarded is not None:
-            self._add(code, outcome="compiled", compile_id=str(guarded.compile_id))
+            self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
         elif re.search(r"run_?only", action, re.IGNORECASE):
-            self._add(code, outcome="run-only", text="\n".join(before.refused()))
+            self._add(code, outcome="run-only", text="\n".join(before.refused()), **wrapped)
         elif self._project.holds(code.co_filename):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
@@ -131,6 +143,25 @@ class _Counts:
         for text, times in self.counters.get(_UNIMPLEMENTED, {}).items():
             if times > self._refused.get(text, 0):
                 yield str(text)
+
+
+def _wrapped(frame: Any) -> dict[str, Any]:
+    """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads types and code objects
+    only: the program's own ``__getattr__`` could raise."""
+    code = frame.f_code
+    if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
+        return {}
+    called = frame.f_locals.get("fn")
+    is_partial = isinstance(called, functools.partial)
+    function = called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
+    is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
+    function = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(function, FunctionType):
+        return {"wraps": type(called).__qualname__}
+    name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
+    given = len(called.args) if is_partial else int(is_method)  # self, or what the partial brings along
+    arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
+    return {"wraps": f"functools.partial of {name}" if is_partial else name, "arguments": arguments}
 
 
 def _why_skipped(code: CodeType, before: _Counts) -> str:

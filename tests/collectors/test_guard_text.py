@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.model import Location
 from tests.corpus.truth import GUARD_CLASSES
 
 CPU = "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)"
@@ -104,6 +106,8 @@ CASES = [
         "self.calls == 0   # self.calls += 1  # a.py:14 in f (HINT: torch.compile considers integers static)",
         Guard(kind="value", entry="", source="self.calls", expected="0"),
     ),
+    ("other is x", Guard(kind="aliasing", entry="", source="other", expected="x")),
+    ("KeyError on options['scale']", Guard(kind="keys", entry="", source="options", expected="'scale'")),
     ("len(xs) == 2", Guard(kind="length", entry="", source="xs", expected="2")),
     ("len(self._results) != 0", Guard(kind="length", entry="", source="self._results", expected="!= 0")),
     ("not history", Guard(kind="length", entry="", source="history", expected="0")),
@@ -128,12 +132,16 @@ CASES = [
 ]
 
 
+def without_comment(guard: Guard) -> Guard:
+    return replace(guard, used=None, stack=(), hint="", switches=(), variable="")
+
+
 @pytest.mark.parametrize(("text", "expected"), CASES)
 def test_a_guard_is_read(text: str, expected: Guard) -> None:
     guard = text.partition("   # ")[0].rstrip()
     complete = Guard(**{**{name: getattr(expected, name) for name in Guard.__struct_fields__}, "text": guard})
 
-    assert parse(text) == complete
+    assert without_comment(parse(text)) == complete
     assert parse(f"3/1: {text}").entry == "3/1"
 
 
@@ -144,4 +152,48 @@ def test_the_classes_that_are_told_apart_are_those_of_the_corpus() -> None:
 def test_the_comment_and_the_stack_are_no_part_of_the_guard() -> None:
     found = parse(f"0/0: n == 2{COMMENT}")
 
-    assert found == Guard(kind="value", entry="0/0", source="n", expected="2", text="n == 2")
+    assert (found.kind, found.source, found.expected, found.text) == ("value", "n", "2", "n == 2")
+    assert found.used == Location(file="shop/model.py", line=9, function="scale", text="return x * n")
+    assert found.stack == (Location(file="/src/shop/model.py", line=9, function="scale"),)
+
+
+def test_torchs_hint_and_the_switch_in_it_are_kept() -> None:
+    hint = "integers are static, torch._dynamo.config.allow_unspec_int_on_nn_module = True, or a tensor"
+    found = parse(f"1/2: self.calls == 0     # self.calls += 1  # a.py:14 in f (HINT: {hint})")
+
+    assert found.text == "self.calls == 0"
+    assert found.hint == hint
+    assert found.switches == ("torch._dynamo.config.allow_unspec_int_on_nn_module = True",)
+    assert found.used is not None
+    assert (found.used.line, found.used.text) == (14, "self.calls += 1")
+
+
+def test_a_hint_may_stand_without_a_line() -> None:
+    found = parse("___check_type_id(fn, 94224), type=<class 'functools.partial'> (HINT: type partial)")
+
+    assert (found.kind, found.source, found.hint) == ("type", "fn", "type partial")
+    assert found.used is None
+
+
+def test_a_switch_behind_a_size_is_no_part_of_the_size() -> None:
+    found = parse(
+        "tensor 'fn._parameters['bias']' size mismatch at index 0. expected 3, actual 4. Guard failed on a parameter, "
+        "consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+    )
+
+    assert (found.expected, found.actual) == ("3", "4")
+    assert found.switches == ("torch._dynamo.config.force_parameter_static_shapes = False",)
+
+
+def test_a_closures_cell_has_the_variables_name() -> None:
+    cell = "mask.__closure__[0].cell_contents"
+
+    assert parse(f'{cell} == 1  # return a < w  # a.py:22 in band (HINT: guard on "w")').variable == "w"
+    assert parse(f'{cell}.k == 1  # return a < w.k  # a.py:2 in f (HINT: guard on "w".k)').variable == "w.k"
+
+
+def test_a_hash_in_the_used_line_does_not_end_it() -> None:
+    found = parse("n == 2     # x = x[n]  # the n-th  # shop/model.py:9 in scale (_dynamo/x.py:26 in evaluate_expr)")
+
+    assert found.used is not None
+    assert (found.used.text, found.used.file, found.used.line) == ("x = x[n]  # the n-th", "shop/model.py", 9)

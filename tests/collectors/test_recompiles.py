@@ -8,6 +8,7 @@ import pytest
 
 from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard, parse
+from kgprof.collectors.guard_words import in_words
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
 from kgprof.model import Finding, FindingCost, Level, PackageLine, PassName, RecompileEntry, Skipped
 from kgprof.reading.evidence import Evidence
@@ -39,6 +40,8 @@ DTYPE = Guard(
     text="tensor 'x' dtype mismatch. expected Float, actual Double",
 )
 
+FIX = "x = x.to(torch.float32)  # before the call: one dtype for all calls"
+
 
 def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:
     return recompiles.collect(Evidence(written.recording(*lines, **fields)))
@@ -68,6 +71,8 @@ def test_a_recompile_knows_its_guard_its_caller_and_its_price() -> None:
                 call_site=CALL_SITE,
                 duration_s=0.5,
                 once=True,
+                fix=FIX,
+                words="dtype of x: expected Float, got Double",
             ),
         ),
         steady_from=3,
@@ -97,6 +102,7 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         fingerprint=found.fingerprint,
         cost=FindingCost(value=0.5, unit="s", what="compile time in all", measured_in=(PassName.COMPILE,), samples=1),
         one_off=True,
+        fix=FIX,
     )
 
 
@@ -262,7 +268,9 @@ def test_every_call_a_new_value_is_unbounded() -> None:
     (found,) = diagnosed(*to_the_limit(*calls, limit=8, reason="G['TALLY'] == 1"))
 
     assert (found.rule, found.count) == ("KGP105", 7)
-    assert found.message.startswith("Model.step recompiled 7 times in 7 calls (1 to 7), 3.50 s: value of G['TALLY']")
+    assert found.message.startswith(
+        "Model.step recompiled 7 times in 7 calls (1 to 7), 3.50 s: value of the global TALLY"
+    )
 
 
 def test_a_new_value_in_every_call_is_unbounded_before_any_limit() -> None:
@@ -285,6 +293,93 @@ def test_new_values_within_one_call_are_unbounded_too() -> None:
         lines += [ran(f"0/{entry}", 0)]
 
     assert rules(*lines, calls=1) == [("KGP105", Level.WARNING)]
+
+
+def test_values_that_come_again_after_the_limit_were_not_new_in_every_call() -> None:
+    lines = to_the_limit(*range(1, 8), limit=8, reason="name == 'left'")
+
+    assert rules(*lines) == [("KGP105", Level.WARNING)]
+    assert rules(*lines, ran("0/3", 12)) == [("KGP104", Level.WARNING)]
+
+
+def test_the_line_that_used_a_value_is_named_and_related() -> None:
+    reason = (
+        f'n == 2     # y = x.sin()  # shop/model.py:14 in step\nUser stack trace:\n  File "{FILE}", line 14, in step'
+    )
+    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", f"0/0: {reason}", call=10)]
+
+    (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
+
+    assert found.message.endswith("value of n: expected 2, used in line 14")
+    assert found.related == (written.place(FILE, 14, "step"), CALL_SITE)
+
+
+def test_a_line_of_a_library_is_not_named_as_the_line_that_used_the_value() -> None:
+    reason = f'n == 2     # for group in groups:  # optim/adam.py:229 in step\n  File "{LIBRARY}", line 229, in step'
+    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", f"0/0: {reason}", call=10)]
+
+    (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
+
+    assert found.message.endswith("value of n: expected 2")
+
+
+def returned_by_a_break(*calls: int) -> list[Any]:
+    going_on = resumed(STEP, 16)
+    lines = [*compiled("0/0", STEP), *compiled("1/0", going_on), ran("1/0", 0)]
+    for entry, call in enumerate(calls, 1):
+        lines += [*compiled(f"1/{entry}", going_on, call=call), ran(f"1/{entry}", call)]
+        lines.append(rejected(f"1/{entry}", f"1/{entry - 1}: ___stack0 == 0.{entry}", call=call))
+    return lines
+
+
+@pytest.mark.parametrize("calls", [(10,), (4, 10), (1,), tuple(range(1, 20))])
+def test_what_a_break_returned_is_a_note_that_names_the_break(calls: tuple[int, ...]) -> None:
+    (found,) = diagnosed(*returned_by_a_break(*calls))
+
+    assert (found.level, found.count, found.fix) == (Level.NOTE, len(calls), "")
+    assert "because of the graph break at line 16: that line returned another value than before" in found.message
+    assert "___stack" not in found.message
+    assert written.place(FILE, 16, "step") in found.related
+
+
+def test_a_cause_beside_the_break_keeps_its_finding() -> None:
+    of_its_own = [*compiled("0/1", STEP, call=10), rejected("0/1", "0/0: n == 1", call=10)]
+    of_its_own += [*compiled("0/2", STEP, call=15), rejected("0/2", "0/1: n == 2", call=15), ran("0/2", *range(15, 20))]
+
+    found = diagnosed(*returned_by_a_break(4, 10), *of_its_own)
+
+    assert [(each.level, each.count) for each in found] == [(Level.NOTE, 2), (Level.WARNING, 2)]
+    assert "graph break" not in found[1].message
+
+
+def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None:
+    going_on = resumed(STEP, 16)
+    reason = "1/0: tensor '___stack0' size mismatch at index 0. expected 8, actual 9"
+    lines = [*compiled("0/0", STEP), *compiled("1/0", going_on), *compiled("1/1", going_on, call=10)]
+
+    (found,) = diagnosed(*lines, rejected("1/1", reason, call=10), ran("1/0", 0), ran("1/1", 10))
+
+    assert "because of the graph break" not in found.message
+    assert found.message.endswith("size of the result of a graph break's line, dimension 0: expected 8, got 9")
+    assert (found.fix, "___stack0, 0" in found.detail) == ("", False)
+
+
+def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> None:
+    frame = (LIBRARY, 67, "inner")
+    lines = [
+        *compiled("0/0", frame),
+        *compiled("0/1", frame, call=10),
+        rejected("0/1", "0/0: tensor 'args[0]' rank mismatch. expected 2, actual 3", call=10),
+        offered(frame, compile_id="0/0", qualified="wrap_inline.<locals>.inner", wraps="Linear", arguments=("input",)),
+        ran("0/0", *range(10)),
+        ran("0/1", *range(10, 20)),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert found.message == (
+        "Linear recompiled 1 time in call 10, 0.50 s, then not again: rank of input: expected 2, got 3"
+    )
 
 
 def test_a_few_new_values_in_a_row_are_not_unbounded() -> None:
@@ -409,11 +504,23 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
     [
         ("___check_obj_id(mask.mod.__code__, 7), type=<class 'code'>", "mask.mod is another function than before"),
         ("___check_obj_id(how, 7), type=<class 'shop.Way'>", "how is another object than before"),
+        ("other is x", "other and x were one object, and are two now"),
+        ("___dict_contains('a', kw)", "kw has 'a' in some calls and not in others"),
+        ("not ___dict_contains('a', kw)", "kw has 'a' in some calls and not in others"),
+        ("len(kw) != 2", "length of kw: expected 2"),
+        ("self._modules['head']._parameters['bias'] is None", "type of self.head.bias: expected None"),
+        ("fn.keywords['by'] == 2", "value of by in the functools.partial fn: expected 2"),
+        ("opt.param_groups[1]['lr'] == 0.5", "value of lr of the optimizer's param group 1: expected 0.5"),
+        (
+            "GLOBAL_STATE changed: num_threads ",
+            "the setting num_threads of the process changed, and torch compiles for each",
+        ),
+        ("___stack0 >= 0.5", "that line returned another value than before"),
         ("BACKEND_MATCH failure: ...", "several torch.compile calls compile it, each with a backend of its own"),
     ],
 )
 def test_a_guard_on_what_has_no_value_says_that_it_is_another(text: str, words: str) -> None:
-    assert recompiles.in_words(parse(text)) == words
+    assert in_words(parse(text)) == words
 
 
 def made_anew(*calls: int, frame: tuple[str, int, str] = ("<string>", 1, "f")) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -288,3 +289,25 @@ def test_a_refusal_keeps_the_lines_that_were_being_traced_and_the_qualified_name
         (__file__, Adding.forward.__code__.co_firstlineno + 1, "forward"),
         (__file__, adds_and_breaks.__code__.co_firstlineno + 1, "adds_and_breaks"),
     ]
+
+
+def scaled(x: torch.Tensor, by: float, offset: float) -> torch.Tensor:
+    return x * by + offset
+
+
+def test_what_torchs_wrapper_calls_is_known_with_its_arguments() -> None:
+    layer = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    partial = torch.compile(functools.partial(scaled, 2.0), backend="eager")  # by position: x is given
+
+    frames = [*offered(lambda: layer(torch.ones(1, 2))), *offered(lambda: partial(3.0, torch.ones(2)))]
+
+    assert [(frame.wraps, frame.arguments) for frame in frames if frame.wraps] == [
+        ("Linear", ("input",)),
+        ("functools.partial of scaled", ("by", "offset")),
+    ]
+
+
+def test_a_function_of_the_program_is_not_wrapped() -> None:
+    frames = offered(lambda: torch.compile(adds, backend="eager")(torch.ones(2)))
+
+    assert [(frame.wraps, frame.arguments) for frame in frames] == [("", ())]

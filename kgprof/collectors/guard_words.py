@@ -1,0 +1,97 @@
+"""A guard in a sentence, with the names that the program gives its values."""
+
+import os.path
+import re
+from collections.abc import Sequence
+
+from kgprof import model as m
+from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
+from kgprof.collectors.remedies import MEMBER, keys_of, param_group
+
+STATES = {  # of the process, of which torch says no more
+    "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
+    "autocast": "it ran with autocast and without, and torch compiles for each",
+    "backend": "several torch.compile calls compile it, each with a backend of its own",
+}
+_RETURNED = "___stack"  # Dynamo's name for what the line of a graph break left to the code behind it
+_GLOBAL = re.compile(r"G\['(\w+)'\]")
+_LOCAL = re.compile(r"L\['(\w+)'\]")
+_CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
+_PARTIAL = re.compile(r"(?P<owner>.+)\.(?:keywords\['(?P<name>\w+)'\]|args\[(?P<number>\d+)\])")
+_POSITIONAL = re.compile(r"args\[(\d+)\]")
+_NAMED = re.compile(r"kwargs\['(\w+)'\]")
+_WRAPPED = re.compile(r"fn(?=\.|$)")
+_LENGTH_OF_DICT = re.compile(r"!= (?=\d+$)")  # torch writes the condition under which it rejects a dict
+_LONG_FLOAT = re.compile(r"-?\d+\.\d{7,}(?:e[+-]?\d+)?")
+
+
+def is_returned_by_a_break(guard: Guard) -> bool:
+    """Whether the value itself came from the line of a graph break. A tensor's dtype or size came with the inputs."""
+    from_break = is_left_by_a_break(guard) or guard.text.startswith(_RETURNED)
+    return from_break and guard.kind not in TENSOR_KINDS
+
+
+def is_left_by_a_break(guard: Guard) -> bool:
+    return guard.source.startswith(_RETURNED)
+
+
+def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", arguments: Sequence[str] = ()) -> str:
+    """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value; ``wraps`` and
+    ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
+    if guard.kind in STATES:
+        return STATES[guard.kind]
+    if guard.kind == "global-state" and guard.source:
+        return f"the setting {guard.source} of the process changed, and torch compiles for each"
+    if is_returned_by_a_break(guard):
+        return "that line returned another value than before"
+    name = "the result of a graph break's line" if is_left_by_a_break(guard) else named(guard, wraps, arguments)
+    if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
+        what = "function" if guard.source.endswith(".__code__") else "object"
+        return f"{name} is another {what} than before"
+    if guard.kind == "aliasing" and guard.expected:
+        return f"{name} and {guard.expected} were one object, and are two now"
+    if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
+        return f"{name} has {' and '.join(keys)} in some calls and not in others"
+    dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
+    subject = f" of {name}" if guard.source else ""
+    expected, actual = (_shortened(value) for value in (guard.expected, guard.actual))
+    change = f": expected {expected}" if expected else ""
+    change += f"{', got' if change else ': got'} {actual}" if actual else ""
+    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"
+
+
+def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
+    """What a guard is on, as the program names it."""
+    source = guard.source.removesuffix(".__code__")
+    if group := param_group(guard):
+        return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
+    if guard.variable:
+        cell = _CELL.match(source)
+        return f"{guard.variable}, which {cell['owner']} closes over" if cell else guard.variable
+    if partial := _PARTIAL.fullmatch(source):
+        argument = partial["name"] or f"argument {partial['number']}"
+        return f"{argument} in the functools.partial {partial['owner']}"
+    if wraps:
+        source = _of_wrapped(source, wraps, arguments)
+    source = _GLOBAL.sub(r"the global \1", source).removesuffix(".__dict__")
+    return MEMBER.sub(r".\1", _LOCAL.sub(r"\1", source))
+
+
+def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
+    """The wrapper has its arguments in ``args`` and ``kwargs``, and calls ``fn``."""
+    if (at := _POSITIONAL.match(source)) and int(at[1]) < len(arguments):
+        return f"{arguments[int(at[1])]}{source[at.end() :]}"
+    return _WRAPPED.sub(wraps, _NAMED.sub(r"\1", source), count=1)
+
+
+def _shortened(value: str) -> str:
+    value = _LENGTH_OF_DICT.sub("", value)
+    return f"{float(value):.6g}" if _LONG_FLOAT.fullmatch(value) else value
+
+
+def used_in(place: m.Location | None, beside: m.Location | None) -> str:
+    """``, used in line 6``; with the file's name where that is not the file of ``beside``."""
+    if place is None:
+        return ""
+    same_file = beside is not None and beside.file == place.file
+    return f", used in line {place.line}" if same_file else f", used in {os.path.basename(place.file)}:{place.line}"

@@ -1,0 +1,404 @@
+"""What to write so that a guard no longer fails, as code: one remedy for each class of guard.
+
+A remedy is offered only where its condition holds, and ``tried`` says that a program of the tests applies it and then
+has neither the finding nor the graphs that it cost. Where nothing here holds, the rule's remedy is all that is known.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+
+from kgprof import model as m
+from kgprof.collectors.guard_text import Guard
+
+MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
+
+
+class Cause(m.Model, frozen=True, kw_only=True):
+    """The guards on one thing that made torch compile one function again."""
+
+    guards: tuple[Guard, ...]  # one at least, in the order of the calls; all of them on the same source
+    function: str  # what was compiled: "Model.step", "Linear"
+    used: m.Location | None = None  # the project's line that made the value a constant
+    wraps: bool = False  # it is called through torch's wrapper, which many modules share
+    limit_reached: bool = False
+    schedulers: tuple[str, ...] = ()  # learning rate schedulers that the program makes: "OneCycleLR"
+    comparison: str = ""  # the only comparison for which the function uses the value: "task == 'detect'"
+    returned: bool = False  # the function only calls it, on what it then returns
+
+    @property
+    def guard(self) -> Guard:
+        return self.guards[0]
+
+    @property
+    def name(self) -> str:
+        """The variable or attribute as the program writes it: "w", "self.strength", "THRESHOLD"."""
+        if self.guard.variable:
+            return self.guard.variable
+        found = re.fullmatch(r"[LG]\['(\w+)'\](.*)", self.guard.source)
+        return MEMBER.sub(r".\1", found[1] + found[2] if found else self.guard.source)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(guard.expected for guard in self.guards if guard.expected))
+
+
+class Remedy(m.Model, frozen=True, kw_only=True):
+    """``code`` is what to write and ``effect`` what it changes."""
+
+    name: str
+    holds: Callable[[Cause], bool]
+    code: Callable[[Cause], str]
+    effect: Callable[[Cause], str]
+    tried: bool
+
+
+def remedy_of(cause: Cause) -> Remedy | None:
+    return next((remedy for remedy in REMEDIES if remedy.holds(cause)), None)
+
+
+def as_code(cause: Cause) -> str:
+    """One line of code and, behind ``#``, what it changes; empty where no remedy is known."""
+    remedy = remedy_of(cause)
+    return f"{remedy.code(cause)}  # {remedy.effect(cause)}" if remedy else ""
+
+
+def mark(guards: Sequence[Guard]) -> str:
+    """The line that makes torch compile once for all sizes of a dimension.
+
+    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more than a wish.
+    """
+    sizes = sizes_of(guards)
+    function = "mark_dynamic" if min(sizes, default=2) > 1 else "maybe_mark_dynamic"
+    return f"torch._dynamo.{function}({guards[0].source}, {guards[0].dimension})"
+
+
+def sizes_of(guards: Sequence[Guard]) -> set[int]:
+    return {int(size) for guard in guards for size in (guard.expected, guard.actual) if size.isdecimal()}
+
+
+# ---------------------------------------------------------------- what a value is
+
+_FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
+_INT = re.compile(r"-?\d+")
+_TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
+_ATTRIBUTE = re.compile(r"self(?:\.[A-Za-z_]\w*)+")
+_PARTIAL = re.compile(r"(?P<partial>.+)\.keywords\['(?P<name>\w+)'\]")
+_PARAM_GROUP = re.compile(r"(?:.*\.)?param_groups\[(?P<group>\d+)\]\['(?P<key>\w+)'\](?P<part>.*)")
+_STATIC_INT = "allow_unspec_int_on_nn_module"
+_STATIC_PARAMETER = "force_parameter_static_shapes"
+_CYCLES_MOMENTUM = ("OneCycleLR", "CyclicLR")
+_NEEDS_A_NUMBER = ("range", "int", "float", "bool", "str", "min", "max", "round", "math")
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+}
+_SETTERS = {
+    "num_threads": "torch.set_num_threads(...)",
+    "default_dtype": "torch.set_default_dtype(...)",
+    "deterministic_algorithms": "torch.use_deterministic_algorithms(...)",
+    "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = ...",
+}
+
+
+def param_group(guard: Guard) -> re.Match[str] | None:
+    """``group``, ``key`` and ``part`` of an optimizer's setting: "param_groups[0]['betas'][0]"."""
+    return _PARAM_GROUP.fullmatch(guard.source)
+
+
+def is_number(guard: Guard) -> bool:
+    value = guard.expected
+    return guard.kind == "value" and bool(_FLOAT.fullmatch(value) or _INT.fullmatch(value))
+
+
+def _is_tensor_instead(cause: Cause) -> bool:
+    """A number that the line only computes with can be a 0-d tensor."""
+    return is_number(cause.guard) and not _decides(cause, _NEEDS_A_NUMBER)
+
+
+def _is_float_attribute(cause: Cause) -> bool:
+    is_attribute = bool(_ATTRIBUTE.fullmatch(cause.name))
+    return is_attribute and bool(_FLOAT.fullmatch(_value(cause))) and _is_tensor_instead(cause)
+
+
+def _decides(cause: Cause, calls: Sequence[str]) -> bool:
+    """Whether the line needs the value itself: as an index, in a condition, in a text, in one of these calls."""
+    line = _statement(cause.used.text if cause.used else "")
+    return any(_is_in(cause.name, part) for node in ast.walk(line) for part in _needing(node, calls))
+
+
+def _needing(node: ast.AST, calls: Sequence[str]) -> list[ast.AST]:
+    """The parts of an expression or statement that need a number, not a tensor."""
+    if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+        return [node.test]
+    if isinstance(node, ast.Subscript):
+        return [node.slice]
+    if isinstance(node, ast.JoinedStr):
+        return list(node.values)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).partition(".")[0] in calls:
+        return list(node.args)
+    return []
+
+
+def _is_in(name: str, part: ast.AST) -> bool:
+    named = (node for node in ast.walk(part) if isinstance(node, ast.Name | ast.Attribute))
+    return any(ast.unparse(node) == name for node in named)
+
+
+def _statement(text: str) -> ast.Module:
+    """A line on its own; an ``if`` or a loop without its body, and nothing where it is part of a longer statement."""
+    for whole in (text, f"{text} pass"):
+        try:
+            return ast.parse(whole.strip())
+        except SyntaxError:
+            continue
+    return ast.Module(body=[], type_ignores=[])
+
+
+def _is_size(cause: Cause) -> bool:
+    return cause.guard.kind == "size" and cause.guard.dimension is not None and bool(sizes_of(cause.guards))
+
+
+def _is_of_parameter(cause: Cause) -> bool:
+    return any(_STATIC_PARAMETER in switch for guard in cause.guards for switch in guard.switches)
+
+
+def _switch(name: str) -> Callable[[Cause], str]:
+    """The setting as torch names it for this guard."""
+
+    def code(cause: Cause) -> str:
+        switches = [switch for guard in cause.guards for switch in guard.switches]
+        return next(switch for switch in switches if name in switch)
+
+    return code
+
+
+def _value(cause: Cause) -> str:
+    return cause.guard.expected
+
+
+def _short(cause: Cause) -> str:
+    """The function's name without its class; what torch's wrapper calls has none in the program."""
+    return "compiled" if cause.wraps else cause.function.rpartition(".")[2]
+
+
+def _optimizer(cause: Cause) -> str:
+    owner = cause.function.rpartition(".")[0].rpartition(".")[2]
+    return f"torch.optim.{owner}" if owner[:1].isupper() else "optimizer"
+
+
+def _key(cause: Cause) -> str:
+    found = param_group(cause.guard)
+    return found["key"] if found else ""
+
+
+def _partial(cause: Cause) -> re.Match[str] | None:
+    return _PARTIAL.fullmatch(cause.guard.source)
+
+
+def _partials_argument(cause: Cause) -> str:
+    found = _partial(cause)
+    return found["name"] if found else ""
+
+
+def keys_of(guards: Sequence[Guard]) -> list[str]:
+    """The keys that a dict has in some calls and not in others, each in quotes."""
+    expected = (guard.expected.removeprefix("no ") for guard in guards)
+    return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'", key)))
+
+
+def _stacked(cause: Cause) -> str:
+    values = f"tuple({cause.name}.values())" if "!=" in cause.guard.expected else cause.name
+    return f"torch.stack({values})"
+
+
+def _reduced(cause: Cause) -> str:
+    return f"pass this instead of {cause.name}, if all have one shape, and reduce it (sum(0)) instead of the loop"
+
+
+def _dtype(cause: Cause) -> str:
+    return _DTYPES.get(cause.guard.expected, "")
+
+
+def _setter(cause: Cause) -> str:
+    return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
+
+
+def _one(text: str) -> Callable[[Cause], str]:
+    return lambda cause: text
+
+
+# The first that holds is offered.
+REMEDIES: tuple[Remedy, ...] = (
+    Remedy(
+        name="int_attribute",
+        holds=lambda c: any(_STATIC_INT in s for s in c.guard.switches) and not _decides(c, ("range", "str")),
+        code=_switch(_STATIC_INT),
+        effect=lambda c: f"before the first call: {c.name} becomes an input, and one graph serves its values from 2 on",
+        tried=True,
+    ),
+    Remedy(
+        name="float_lr",
+        holds=lambda c: is_number(c.guard) and _key(c) == "lr",
+        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor({_value(c)}))",
+        effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
+        tried=True,
+    ),
+    Remedy(
+        name="cycled_betas",
+        holds=lambda c: _key(c) in ("betas", "momentum") and any(s in _CYCLES_MOMENTUM for s in c.schedulers),
+        code=lambda c: f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)",
+        effect=lambda c: f"only the learning rate changes; {_key(c)} stays a constant",
+        tried=True,
+    ),
+    Remedy(
+        name="partial",
+        holds=lambda c: _partial(c) is not None and _is_tensor_instead(c),
+        code=lambda c: f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))",
+        effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
+        tried=True,
+    ),
+    Remedy(
+        name="closure",
+        holds=lambda c: bool(c.guard.variable) and _is_tensor_instead(c),
+        code=lambda c: f"{c.name} = torch.tensor({c.name})",
+        effect=_one("before the function that closes over it is made: a number there is a constant, a tensor an input"),
+        tried=True,
+    ),
+    Remedy(
+        name="global_number",
+        holds=lambda c: c.guard.source.startswith("G['") and c.name.isidentifier() and _is_tensor_instead(c),
+        code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
+        effect=_one("a global number is a constant to torch, a tensor is an input"),
+        tried=True,
+    ),
+    Remedy(
+        name="float_attribute",
+        holds=lambda c: (
+            bool(_ATTRIBUTE.fullmatch(c.name)) and bool(_FLOAT.fullmatch(_value(c))) and _is_tensor_instead(c)
+        ),
+        code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
+        effect=_one("in __init__; computing with it gives tensors, and no guard depends on its value"),
+        tried=True,
+    ),
+    Remedy(
+        name="float_argument",
+        holds=lambda c: c.name.isidentifier() and _is_tensor_instead(c),
+        code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
+        effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
+        tried=True,
+    ),
+    Remedy(
+        name="string_argument",
+        holds=lambda c: bool(c.comparison) and c.guard.kind == "value" and bool(_TEXT.fullmatch(_value(c))),
+        code=lambda c: f"{_short(c)}(..., {c.comparison})",
+        effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
+        tried=True,
+    ),
+    Remedy(
+        name="enum_argument",
+        holds=lambda c: bool(c.comparison) and c.guard.kind == "identity",
+        code=lambda c: f"{_short(c)}(..., {c.comparison})",
+        effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
+        tried=True,
+    ),
+    Remedy(
+        name="function_argument",
+        holds=lambda c: c.guard.kind == "identity" and c.returned,
+        code=lambda c: f"{c.name}({_short(c)}(...))",
+        effect=lambda c: f"call it on the result, outside: the compiled part no longer depends on {c.name}",
+        tried=True,
+    ),
+    Remedy(
+        name="changing_options",
+        holds=lambda c: c.guard.kind == "keys" and bool(keys_of(c.guards)) and c.name.isidentifier(),
+        code=lambda c: f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}",
+        effect=_one("before the call: every key each time, with a neutral tensor where there is none"),
+        tried=True,
+    ),
+    Remedy(
+        name="growing_dict",
+        holds=lambda c: c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier(),
+        code=_stacked,
+        effect=_reduced,
+        tried=True,
+    ),
+    Remedy(
+        name="growing_list",
+        holds=lambda c: c.guard.kind == "length" and c.guard.expected.isdecimal() and c.name.isidentifier(),
+        code=_stacked,
+        effect=_reduced,
+        tried=True,
+    ),
+    Remedy(
+        name="shared_wrapper",
+        holds=lambda c: c.wraps and c.limit_reached and c.guard.source.partition(".")[0] == "fn",
+        code=_one("torch._dynamo.config.recompile_limit = 64"),
+        effect=_one("before the first call, at least one per module: modules of torch's own classes share one limit"),
+        tried=True,
+    ),
+    Remedy(
+        name="swapped_rank",
+        holds=lambda c: not c.wraps and _is_of_parameter(c),
+        code=_switch(_STATIC_PARAMETER),
+        effect=_one("before the first call: sizes of parameters may then become dynamic"),
+        tried=True,
+    ),
+    Remedy(
+        name="static_sizes",
+        holds=lambda c: _is_size(c) and not _is_of_parameter(c),
+        code=lambda c: mark(c.guards),
+        effect=lambda c: f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}",
+        tried=True,
+    ),
+    Remedy(
+        name="strides",
+        holds=lambda c: c.guard.kind == "stride" and c.name.isidentifier(),
+        code=lambda c: f"{c.name} = {c.name}.contiguous()",
+        effect=_one("before the call: one layout for all calls"),
+        tried=True,
+    ),
+    Remedy(
+        name="dtype",
+        holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and c.name.isidentifier(),
+        code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
+        effect=_one("before the call: one dtype for all calls"),
+        tried=True,
+    ),
+    Remedy(
+        name="grad_mode",
+        holds=lambda c: c.guard.kind == "grad-mode",
+        code=lambda c: f"with torch.no_grad(): {_short(c)}(...)",
+        effect=_one("once before the loop, and once with gradients: both graphs are then made in the warm-up"),
+        tried=True,
+    ),
+    Remedy(
+        name="autocast",
+        holds=lambda c: c.guard.kind == "autocast",
+        code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
+        effect=_one("around every call, or around none: torch compiles for each"),
+        tried=True,
+    ),
+    Remedy(
+        name="threads",
+        holds=lambda c: c.guard.kind == "global-state" and bool(_setter(c)),
+        code=_setter,
+        effect=_one("once, before the first call: torch compiles for each setting"),
+        tried=True,
+    ),
+    Remedy(
+        name="two_backends",
+        holds=lambda c: c.guard.kind == "backend",
+        code=lambda c: f"compiled = torch.compile({_short(c)}, ...)",
+        effect=_one("once, and call this object everywhere: torch compiles for each backend"),
+        tried=True,
+    ),
+)

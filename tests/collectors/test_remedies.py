@@ -1,0 +1,135 @@
+"""Each remedy is applied: the program then has fewer graphs (or none runs eagerly) and no longer the finding."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+import kgprof
+from kgprof.collectors.guard_text import parse
+from kgprof.collectors.remedies import REMEDIES, Cause, Remedy, as_code
+from kgprof.model import Finding, Level, Location
+
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+PROGRAMS = Path(__file__).parents[1] / "reports" / "programs"
+CALLS = 20
+SETTINGS = ("allow_unspec_int_on_nn_module", "allow_rnn", "force_parameter_static_shapes", "recompile_limit")
+RECOMPILES = ("KGP103", "KGP104", "KGP105")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Programs change torch's settings, and the process's."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    torch._dynamo.reset()
+    counters.clear()
+    with torch._dynamo.config.patch({name: getattr(torch._dynamo.config, name) for name in SETTINGS}):
+        yield
+    torch.set_default_dtype(dtype)
+    torch.set_num_threads(threads)
+    torch._dynamo.reset()
+
+
+def graphs() -> int:
+    return int(counters["stats"]["unique_graphs"])
+
+
+def watched(name: str) -> tuple[Finding, ...]:
+    """What kgprof finds in CALLS steps of a program."""
+    step: Callable[[], object] = runpy.run_path(str(PROGRAMS / f"{name}.py"))["step"]
+    watch = kgprof.watch(step, warmup=3, device="cpu")
+    try:
+        for _ in range(CALLS):
+            with contextlib.suppress(RuntimeError, ConstraintViolationError):
+                watch()
+        return watch.findings
+    finally:
+        watch.stop()
+
+
+def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Those that cost a compilation after the warm-up, or that reached the limit."""
+    return [each for each in findings if each.rule in RECOMPILES and (each.level is not Level.NOTE or each.one_off)]
+
+
+@pytest.mark.parametrize("remedy", [remedy for remedy in REMEDIES if remedy.tried], ids=lambda remedy: remedy.name)
+def test_a_remedy_is_offered_and_helps(remedy: Remedy, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = of_recompiles(watched(f"remedy_{remedy.name}"))
+    before = graphs()
+
+    assert found.fix
+    torch._dynamo.reset()
+    counters.clear()
+    monkeypatch.setenv("FIX", "1")
+    assert of_recompiles(watched(f"remedy_{remedy.name}")) == []
+    # Two remedies make as many graphs or more, in the warm-up: none is made later, and nothing runs eagerly.
+    assert graphs() < before or remedy.name in ("grad_mode", "shared_wrapper")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "line", "code"),
+    [
+        ("remedy_layer_drop", "KGP101", 14, "torch.where(torch.rand(()) < p, ..., x)"),
+        ("remedy_rnn", "KGP102", 18, "torch._dynamo.config.allow_rnn = True"),
+        ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),
+        ("remedy_marked_and_fixed", "KGP107", 14, "torch._dynamo.maybe_mark_dynamic(batch, 1)"),
+        ("remedy_marked_number", "KGP107", 12, "torch._dynamo.maybe_mark_dynamic(signal, 0)"),
+    ],
+)
+def test_the_fix_of_a_break_or_an_error_helps(
+    name: str, rule: str, line: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (found,) = (each for each in watched(name) if each.rule == rule)
+
+    assert found.location is not None
+    assert found.location.line == line
+    assert found.fix.partition("  #")[0] == code
+    torch._dynamo.reset()
+    monkeypatch.setenv("FIX", "1")
+    assert [each for each in watched(name) if each.rule == rule] == []
+
+
+def test_a_switch_that_only_moves_the_break_is_not_offered() -> None:
+    found = watched("loop_with_condition")
+
+    assert "KGP102" in [each.rule for each in found]
+    assert [each.fix for each in found if "capture_scalar_outputs" in each.fix] == []
+    torch._dynamo.reset()
+    counters.clear()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        still = [each.rule for each in watched("loop_with_condition")]
+    assert "KGP102" in still  # the truth: it does not help
+
+
+def cause(text: str, line: str) -> Cause:
+    used = Location(file="a.py", line=9, text=line) if line else None
+    return Cause(guards=(parse(text),), function="Model.step", used=used)
+
+
+INT = "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_module = True, or a tensor)"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (INT, "y = self.layers[self.k](x)"),
+        (INT, "if self.k > 2:"),
+        (INT, "for _ in range(self.k):"),
+        ("scale == 0.5", "y = x[int(scale)]"),
+        ("scale == 0.5", "if scale > 0.1:"),
+        ("scale == 0.5", "y = x * min(scale, 1.0)"),
+        ("name == 'a'", "y = table[name]"),
+        ("self.param_groups[0]['betas'][0] == 0.9", "for group in self.param_groups:"),
+        ("2 <= x.size()[0]", ""),
+        ("something that a later torch says", ""),
+    ],
+)
+def test_what_would_not_help_is_not_offered(text: str, line: str) -> None:
+    assert as_code(cause(text, line)) == ""
