@@ -207,12 +207,16 @@ def in_force(budgets: Sequence[m.Budget], run: m.RunKey) -> list[m.Budget]:
 def check(
     budgets: Sequence[m.Budget], profile: m.Profile, counted: Sequence[m.Finding], accepted: Sequence[m.Finding]
 ) -> tuple[m.BudgetCheck, ...]:
-    """Each metric that has a budget, on each run that it applies to."""
+    """Each metric that has a budget, on each run that it applies to. What follows from a finding that exceeds one of
+    them is counted there; in the metrics' order causes come before what follows from them."""
     checks = []
     for run in profile.runs:
+        failing: set[str] = set()  # fingerprints of the findings that a budget of this run fails because of
         for budget in in_force(budgets, run.key):
             metric = BY_NAME[budget.metric]
-            observed = count(metric, run, counted, profile, limit=budget.limit)
+            mine = [finding for finding in counted if finding.run == run.key and counts(metric, finding)]
+            once = [finding for finding in mine if finding.caused_by not in failing]
+            observed = count(metric, run, once, profile, limit=budget.limit)
             if isinstance(observed, m.Skipped):
                 status = m.BudgetStatus.NOT_OBSERVED
             else:
@@ -224,11 +228,22 @@ def check(
                 unit=metric.unit,
                 observed=observed,
                 accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
+                made_by_torch=_made_by_torch(metric, run, profile.findings),
+                counted_elsewhere=len(mine) - len(once),
                 origin=budget.origin,
                 status=status,
             )
             checks.append(held)
+            if status is m.BudgetStatus.EXCEEDED:
+                failing |= {finding.fingerprint for finding in once if finding.fingerprint}
     return tuple(checks)
+
+
+def _made_by_torch(metric: Metric, run: m.RunReport, findings: Sequence[m.Finding]) -> int:
+    """How many sites of the metric torch makes itself, on purpose."""
+    if metric.unit != SITES:
+        return 0
+    return sum(f.run == run.key and f.rule in metric.rules and f.made_by_torch for f in findings)
 
 
 MAX_REGRESSION = "--max-regression"

@@ -158,6 +158,8 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
         return f"the gate cannot fail (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
+    by_torch = sum(budget.made_by_torch for budget in budgets)
+    suffix += f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted" if by_torch else ""
     return f"gate passed: {plural(len(budgets), 'budget')} met in {plural(runs, 'run')}{suffix}"
 
 
