@@ -1,6 +1,6 @@
 """Pass or not: the exit code and the sentence, from budgets, findings and what was not observed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -9,7 +9,17 @@ from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
-from kgprof.gate.metrics import BY_NAME, OPTION, READS, applies, compiled_nothing, counts, nothing_captured
+from kgprof.gate.metrics import (
+    BY_NAME,
+    METRICS,
+    OPTION,
+    READS,
+    applies,
+    compiled_nothing,
+    counts,
+    nothing_captured,
+    why_not_observed,
+)
 from kgprof.wording import plural, relative
 
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
@@ -175,9 +185,29 @@ def _place(entry: m.AcceptedFinding) -> str:
     return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
 
 
-def unused(entries: Sequence[m.AcceptedFinding]) -> tuple[str, ...]:
-    return tuple(
-        f"accepted finding {entry.rule} in {_place(entry)} matched nothing; remove it"
-        for entry in entries
-        if entry.status is m.AcceptedStatus.UNUSED
-    )
+def unused(entries: Sequence[m.AcceptedFinding], profile: m.Profile) -> Iterator[str]:
+    """An entry that matched nothing can go, if what it accepts was looked for in all that the workload runs."""
+    for entry in entries:
+        if entry.status is m.AcceptedStatus.UNUSED:
+            unseen = _not_looked_for(entry.rule, profile)
+            what_now = f", but not everything was looked at: {unseen}" if unseen else "; remove it"
+            yield f"accepted finding {entry.rule} in {_place(entry)} matched nothing{what_now}"
+
+
+def _not_looked_for(rule: str, profile: m.Profile) -> str:
+    """Why findings of the rule may be missing; empty if every run was looked at."""
+    if profile.options.strategies or profile.options.modes:
+        return "only some strategies or modes were requested"
+    topic = next((known.topic for known in profile.rules if known.id == rule), m.Topic.UNKNOWN)
+    for run in profile.runs:
+        counting = [metric for metric in METRICS if rule in metric.rules]
+        reasons = [why_not_observed(metric, run, profile) for metric in counting]
+        if run.exit.outcome != "ok":
+            reasons.append(f"the run {run.exit.words}")
+        elif topic is m.Topic.COMPILATION and isinstance(run.compile, m.Skipped):
+            reasons.append(run.compile.reason)
+        elif topic in (m.Topic.SYNCS, m.Topic.TENSORS) and isinstance(run.memory, m.Skipped):
+            reasons.append(run.memory.reason)
+        if any(reasons):
+            return f"{run.key.slug}: {next(filter(None, reasons))}"
+    return ""

@@ -22,7 +22,7 @@ _MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m
 
 def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
-    return "the default backend" if gate.backend == INDUCTOR else (f"backend {gate.backend} instead of Inductor")
+    return "no --backend" if gate.backend == INDUCTOR else f"--backend {gate.backend}"
 
 
 def budget_table(gate: m.Gate, rows: int) -> Table:

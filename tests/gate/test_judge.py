@@ -490,6 +490,18 @@ def test_an_entry_that_matches_nothing_is_noted() -> None:
     assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; remove it",)
 
 
+def test_an_entry_is_not_called_superfluous_where_its_finding_may_have_been_missed() -> None:
+    seen = profile()
+    some = msgspec.structs.replace(seen, options=msgspec.structs.replace(seen.options, strategies=("fused",)))
+    dead = profile(runs=[died(FUSED, "killed")])
+    on_cuda, reads = entry("KGP301"), entry("KGP201")  # neither can be found by COMPILE on a CPU
+
+    for judged in (judge(some, settings(entries=[entry()])), judge(dead, settings(entries=[entry()]))):
+        assert "matched nothing, but not everything was looked at: " in gate_of(judged).notes[0]
+    for note in gate_of(judge(seen, settings(entries=[on_cuda, reads]))).notes:
+        assert "matched nothing, but not everything was looked at: fused.default: " in note
+
+
 @pytest.mark.parametrize(
     "other", [entry("KGP102"), entry(function="other"), entry(gb="GB0001")], ids=["rule", "function", "id"]
 )
