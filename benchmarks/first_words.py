@@ -49,6 +49,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "first_words.json"
 STEPS = 20  # as check-graphs makes by default
 TIME_LIMIT_S = 600.0
 LOGS = "graph_breaks,recompiles,perf_hints"
+# Of the machine, not of the words: no tool waits for a probe of the CPU, for worker processes or for torch's threads.
+QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 EXPLAIN = """
 import runpy, sys, torch
 step = runpy.run_path(sys.argv[1])["step"]
@@ -100,7 +102,7 @@ def ran(command: Sequence[str], folder: Path, **variables: str) -> Said:
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**kept, "PYTHONPATH": str(ROOT), **variables},
+            env={**kept, **QUICK, "PYTHONPATH": str(ROOT), **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -288,6 +290,21 @@ def printed(by_program: dict[str, dict[str, Marks]]) -> str:
     return "\n".join(lines)
 
 
+def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> None:
+    """Writes what is known so far, and of how many programs that is."""
+    kept: dict[str, Any] = {
+        "command": "python benchmarks/first_words.py",
+        "environment": environment(),
+        "marked": [len(by_program), most],
+        "sums": sums(by_program),
+        "behind": behind(by_program),
+        "programs": {
+            name: {tool: asdict(each) for tool, each in by_tool.items()} for name, by_tool in by_program.items()
+        },
+    }
+    output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
 def environment() -> dict[str, str]:
     import torch
 
@@ -309,21 +326,14 @@ def main() -> None:
     chosen = [program for program in programs() if not options.only or program.name in options.only]
     if unknown := {*options.only} - {program.name for program in chosen}:
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    by_program: dict[str, dict[str, Marks]] = {}
     with ThreadPoolExecutor(options.jobs) as pool:
-        by_program = dict(zip((each.name for each in chosen), pool.map(marked, chosen), strict=True))
+        for program, by_tool in zip(chosen, pool.map(marked, chosen), strict=True):
+            by_program[program.name] = by_tool
+            if not options.only:
+                keep(by_program, len(chosen), options.output)
     print(printed(by_program))
     print("\n".join(behind(by_program)))
-    if not options.only:
-        kept: dict[str, Any] = {
-            "command": "python benchmarks/first_words.py",
-            "environment": environment(),
-            "sums": sums(by_program),
-            "behind": behind(by_program),
-            "programs": {
-                name: {tool: asdict(each) for tool, each in by_tool.items()} for name, by_tool in by_program.items()
-            },
-        }
-        options.output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
