@@ -295,7 +295,7 @@ def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> No
     kept: dict[str, Any] = {
         "command": "python benchmarks/first_words.py",
         "environment": environment(),
-        "marked": [len(by_program), most],
+        "programs_marked": f"{len(by_program)} of {most}",
         "sums": sums(by_program),
         "behind": behind(by_program),
         "programs": {

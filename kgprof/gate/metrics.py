@@ -207,16 +207,12 @@ def in_force(budgets: Sequence[m.Budget], run: m.RunKey) -> list[m.Budget]:
 def check(
     budgets: Sequence[m.Budget], profile: m.Profile, counted: Sequence[m.Finding], accepted: Sequence[m.Finding]
 ) -> tuple[m.BudgetCheck, ...]:
-    """Each metric that has a budget, on each run that it applies to. What follows from a finding that exceeds one of
-    them is counted there; in the metrics' order causes come before what follows from them."""
+    """Each metric that has a budget, on each run that it applies to."""
     checks = []
     for run in profile.runs:
-        failing: set[str] = set()  # fingerprints of the findings that a budget of this run fails because of
         for budget in in_force(budgets, run.key):
             metric = BY_NAME[budget.metric]
-            mine = [finding for finding in counted if finding.run == run.key and counts(metric, finding)]
-            once = [finding for finding in mine if finding.caused_by not in failing]
-            observed = count(metric, run, once, profile, limit=budget.limit)
+            observed = count(metric, run, counted, profile, limit=budget.limit)
             if isinstance(observed, m.Skipped):
                 status = m.BudgetStatus.NOT_OBSERVED
             else:
@@ -229,13 +225,10 @@ def check(
                 observed=observed,
                 accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
                 made_by_torch=_made_by_torch(metric, run, profile.findings),
-                counted_elsewhere=len(mine) - len(once),
                 origin=budget.origin,
                 status=status,
             )
             checks.append(held)
-            if status is m.BudgetStatus.EXCEEDED:
-                failing |= {finding.fingerprint for finding in once if finding.fingerprint}
     return tuple(checks)
 
 

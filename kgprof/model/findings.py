@@ -213,7 +213,6 @@ class Finding(Model, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # attributes and functions of the program that it is about: "self.h", "step"
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
     no_fix: str = ""  # why the program's owner has none: it is then a note, which budgets count all the same
-    caused_by: str = ""  # the fingerprint of the finding that it follows from, as recompiles follow from a graph break
 
     @property
     def made_by_torch(self) -> bool:
@@ -317,7 +316,6 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
     made_by_torch: int = 0  # findings of this metric that torch makes on purpose and that are not counted
-    counted_elsewhere: int = 0  # findings whose cause exceeds another budget, which is where they are counted
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
     status: BudgetStatus
 

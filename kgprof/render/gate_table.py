@@ -30,7 +30,7 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
     made, order = [], tuple(m.BudgetStatus)
     for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[:rows]:
         seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
-        beside = tuple(Small((sentence,)) for sentence in uncounted(budget))
+        beside = (Small((uncounted(budget),)),) if budget.made_by_torch else ()
         if isinstance(seen, m.Skipped):
             beside, observed = (*beside, Small((seen.reason,))), Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
@@ -62,13 +62,9 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
     )
 
 
-def uncounted(budget: m.BudgetCheck) -> Iterable[str]:
-    """What of a metric its budget does not count, and why."""
-    if budget.made_by_torch:
-        yield f"{plural(budget.made_by_torch, 'more break')} inside torch, made on purpose"
-    if budget.counted_elsewhere:
-        follow = plural(budget.counted_elsewhere, "finding follows", "findings follow")
-        yield f"{follow} from one that exceeds another budget"
+def uncounted(budget: m.BudgetCheck) -> str:
+    """What of a budget's metric torch makes itself."""
+    return f"{plural(budget.made_by_torch, 'more break')} inside torch, made on purpose"
 
 
 def accepted_table(gate: m.Gate, limits: Limits) -> Table:
@@ -174,7 +170,7 @@ def _budget_lines(gate: m.Gate) -> Iterable[str]:
     rows = [[one_line(cell.text, NAME) for cell in row.cells] for row in table.rows]
     yield from aligned((_SHOWN, *rows), [column.number for column in table.columns])
     for budget in gate.budgets:
-        for sentence in uncounted(budget):
-            yield one_line(f"not counted: {budget.run.slug} {budget.metric}: {sentence}", LENGTH)
+        if budget.made_by_torch:
+            yield one_line(f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}", LENGTH)
     for reason in dict.fromkeys(b.observed.reason for b in gate.budgets if isinstance(b.observed, m.Skipped)):
         yield f"not observed: {one_line(reason, LENGTH)}"

@@ -98,25 +98,6 @@ def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing()
     assert "not counted: fused.default graph-breaks: 2 more breaks inside torch, made on purpose\n" in said
 
 
-def test_what_follows_from_a_break_is_counted_once_and_only_where_the_break_fails() -> None:
-    cause = finding(line=5)
-    storm = msgspec.structs.replace(finding("KGP103", line=9, count=7), caused_by=cause.fingerprint)
-
-    failed = judge(profile(cause, storm), settings())
-    allowed = judge(profile(cause, storm), settings(("graph-breaks", 1)))
-
-    assert gate_of(failed).failing == (0,)
-    assert (failed.verdict.text, failed.verdict.reasons) == (
-        "gate failed: fused.default: 1 over the budget of 0 graph-breaks",
-        (),
-    )
-    said = by_name("text").render(failed)
-    assert "recompiles: 1 finding follows from one that exceeds another budget\n" in said
-    # A budget that allows the break does not excuse what it leads to.
-    assert allowed.exit_code == EXIT_GATE_FAILED
-    assert allowed.verdict.text == "gate failed: fused.default: 7 over the budget of 0 recompiles"
-
-
 def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
     judged = judge(profile(finding(count=20), finding("KGP104", count=7), finding("KGP105", count=2)), settings())
 
