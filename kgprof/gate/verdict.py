@@ -206,6 +206,8 @@ def _not_looked_for(rule: str, profile: m.Profile) -> str:
             reasons.append(f"the run {run.exit.words}")
         elif topic is m.Topic.COMPILATION and isinstance(run.compile, m.Skipped):
             reasons.append(run.compile.reason)
+        elif topic is m.Topic.CUDA_GRAPHS and profile.device != "cuda":
+            reasons.append("CUDA graphs are not observable on a CPU run")
         elif topic in (m.Topic.SYNCS, m.Topic.TENSORS) and isinstance(run.memory, m.Skipped):
             reasons.append(run.memory.reason)
         if any(reasons):

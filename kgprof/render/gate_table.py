@@ -155,7 +155,7 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
     if not finding.accepted:
-        yield from (f"    {one_line(line, LENGTH)}" for line in todo)
+        yield from (f"    {visible(line)[:LENGTH]}" for line in todo)  # code keeps its indentation
         yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {other.function}" if other.function else ""

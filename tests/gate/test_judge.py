@@ -475,11 +475,11 @@ def test_an_entry_is_not_called_superfluous_where_its_finding_may_have_been_miss
     seen = profile()
     some = msgspec.structs.replace(seen, options=msgspec.structs.replace(seen.options, strategies=("fused",)))
     dead = profile(runs=[died(FUSED, "killed")])
-    on_cuda, reads = entry("KGP301"), entry("KGP201")  # neither can be found by COMPILE on a CPU
+    on_cuda, reads = (entry("KGP301"), entry("KGP302")), entry("KGP201")  # none is found by COMPILE on a CPU
 
     for judged in (judge(some, settings(entries=[entry()])), judge(dead, settings(entries=[entry()]))):
         assert "matched nothing, but not everything was looked at: " in gate_of(judged).notes[0]
-    for note in gate_of(judge(seen, settings(entries=[on_cuda, reads]))).notes:
+    for note in gate_of(judge(seen, settings(entries=[*on_cuda, reads]))).notes:
         assert "matched nothing, but not everything was looked at: fused.default: " in note
 
 

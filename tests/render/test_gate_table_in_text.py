@@ -50,13 +50,13 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
 def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() -> None:
     vague = "This graph break is fundamental - it is unlikely that Dynamo will ever trace it."
     hinted = gated.finding(line=1, hints=("Set torch._dynamo.config.allow_rnn=True", vague))
-    fixed = msgspec.structs.replace(gated.finding(line=2, hints=("never shown",)), fix="a = 1\nb = 2")
+    fixed = msgspec.structs.replace(gated.finding(line=2, hints=("never shown",)), fix="if a:\n    b = 2")
     hopeless = gated.finding("KGP102", level=Level.NOTE, line=3, by_torch=True)
 
     lines = text(hinted, fixed, hopeless)
 
     assert "    torch's hint: Set torch._dynamo.config.allow_rnn=True" in lines
-    assert lines[lines.index("    fix: a = 1") + 1].split() == ["b", "=", "2"]
+    assert lines[lines.index("    fix: if a:") + 1] == "             b = 2"
     assert "    no fix: torch means it" in lines
     for unwanted in ("Developer debug context", "fundamental", "never shown", "what to do"):
         assert unwanted not in "\n".join(lines)

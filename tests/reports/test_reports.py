@@ -16,7 +16,7 @@ from kgprof.cli import reading
 from tests.reports.truth import PROGRAMS, Expected, Program, programs
 
 ROOT = Path(__file__).resolve().parents[2]
-# The twelve that are quick and differ most; the others are `long`.
+# Those that are quick and differ most, at most twelve; the others are `long`.
 NORMAL = {
     *("attention_block", "compiled_training_step", "fit_and_validate", "per_sample_gradient"),
     *("plateau_scheduler", "random_threshold", "recurrent_tagger", "scheduled_optimizer"),
