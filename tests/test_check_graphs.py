@@ -143,7 +143,9 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     assert len(sarif["tool"]["driver"]["rules"]) == len(report["rules"]) > 0
     assert (suites.get("failures"), suites.get("errors")) == ("0", "0")
     assert annotations == "::notice title=kgprof%3A ok::gate passed: 4 budgets met in 1 run\n"
-    assert "| clean.as-is | graph-breaks | 0 sites | 0 | held |" in (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "| clean.as-is | graph-breaks | 0 sites | 0 sites | held |" in (tmp_path / "r.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive(

@@ -358,7 +358,9 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     )
     yield _cuda_graphs_tried(seen)
     broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
-    yield in_compiled("whole-graphs", "no graph break and no skipped frame", broken)
+    by_torch = sum(finding.made_by_torch and _compiles(finding) for finding in seen.findings)
+    beside = f" besides {plural(by_torch, 'break')} that torch makes on purpose" if by_torch else ""
+    yield in_compiled("whole-graphs", f"no graph break and no skipped frame{beside}", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
         f"{run.key.slug} has symbolic sizes: right if they change, else torch.compile(dynamic=False)"

@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import user_function
+from kgprof.reading.source_text import SourceText, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import opening, plural
 
@@ -88,6 +88,11 @@ _OPERATORS = tuple(
     )
 )
 _JUMPED = "attempted to jump with "
+# torch's decorator for its own functions is in _compile.py; the other files it lists as never to be traced.
+_NEVER_TRACED_BY_TORCH = re.compile(r"filename: `[^`]*[/\\]torch[/\\]_compile\.py`")
+_FORCE_SKIPPED = "skip reason: file is force-skipped"
+_ON_PURPOSE = "torch._dynamo.graph_break"
+INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +101,7 @@ class BreakRecord:
 
     call: int
     compiled: Compiled | None
-    site: m.Location | None  # the innermost line of the project; None where libraries were compiled by libraries
+    site: m.Location | None  # the innermost line of the project; None where no line of it called the library
     named: m.Location | None  # the line that torch named, which may be a library's
     stack: tuple[m.Location, ...]
     cause: m.TorchCause
@@ -125,14 +130,29 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- reading records
 
 
-def break_records(trace: RunTrace) -> Iterator[BreakRecord]:
-    """Every graph-break record of a run, in torch's order."""
-    return (_break_record(trace, record, record.payload) for record in trace.artifacts(ARTIFACT) if record.payload)
+def break_records(trace: RunTrace) -> list[BreakRecord]:
+    """The graph-break records of a run, in torch's order.
+
+    torch may break a graph, compile the frame again and then find that it cannot go on behind the same line: of the
+    records that it writes of this, only the last one is kept.
+    """
+    written = [_break_record(trace, record, record.payload) for record in trace.artifacts(ARTIFACT) if record.payload]
+    last = {_attempted(record): record for record in written if fell_back(trace, record)}
+    return [record for record in written if last.get(_attempted(record), record) is record]
+
+
+def _attempted(record: BreakRecord) -> object:
+    """The same for every attempt of one compilation that ended at one line for one cause."""
+    if record.compiled is None:
+        return id(record)
+    cause = (record.cause.identity, record.cause.operator)
+    return record.call, record.compiled.compile_id, line_of(record.stopped), cause
 
 
 def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> BreakRecord:
     text = payload.partition(_INTERNALS)[0]
     stack = tuple(stack_in(text))
+    compiled = trace.compilation(compile_id(record.metadata), record.call)
     place = _NAMED_PLACE.match(text)
     found = _REASON.search(text)
     # Records that convert_frame writes have the reason only in the exception that ends their traceback.
@@ -140,8 +160,9 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     reason = found["reason"] if found else last_error or payload
     return BreakRecord(
         call=record.call,
-        compiled=trace.compilation(compile_id(record.metadata), record.call),
-        site=trace.source.innermost(stack),
+        compiled=compiled,
+        # A library's function that Dynamo compiles by itself has the project's line in the Python stack above it.
+        site=trace.source.innermost(stack) or trace.source.innermost(compiled.stack if compiled else ()),
         named=m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None,
         stack=stack,
         cause=cause_of(reason, trace.all.sources.registry),
@@ -221,7 +242,17 @@ def refusal_of(
         ),
         stack=tuple(stack[-STACK:]),
         folded=folded,
+        intended=_intended_by_torch(source, cause, lines[-1] if lines else None),
     )
+
+
+def _intended_by_torch(source: SourceText, cause: m.TorchCause, stopped: m.Location | None) -> bool:
+    """Whether torch's own source breaks the graph: it calls graph_break(), or a function that it keeps untraced."""
+    if _FORCE_SKIPPED in cause.context:
+        return True
+    if stopped is None or source.project.package(stopped.file)[0] != "torch" or source.project.holds(stopped.file):
+        return False
+    return cause.operator == _ON_PURPOSE or _NEVER_TRACED_BY_TORCH.search(cause.context) is not None
 
 
 # ---------------------------------------------------------------- what fell back, and what did not
@@ -355,7 +386,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     met += f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there" if event.ways_in else ""
     return m.Finding(
         rule=GRAPH_BREAK.id,
-        level=m.Level.WARNING,
+        level=m.Level.NOTE if event.refusal.intended else m.Level.WARNING,
         message=f"{what}{where}: {cause.words}{met}",
         run=event.run,
         location=event.location,
@@ -365,6 +396,7 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         related=event.ways_in,
         detail=detail_of(cause),
         names=(cause.operator,) if cause.operator else (),
+        no_fix=INTENDED if event.refusal.intended else "",
         fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=event.cost,
     )

@@ -11,6 +11,7 @@ from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
 from kgprof.collectors.graph_breaks import (
     BreakRecord,
     because,
+    break_records,
     calls_of,
     cause_of,
     detail_of,
@@ -76,14 +77,33 @@ def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
 def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     """From torch's records first; the frame hook tells of the frames that no record explains."""
     explained: list[Compiled] = []
+    known = break_records(trace)
     for records, folded in sites(trace, fallen=True):
         explained += [record.compiled for record in records if record.compiled]
         frame = records[0].compiled.frame if records[0].compiled else None
         if frame is not None and trace.is_changed(frame.file, frame.line, frame.function):
             continue
-        yield _from_records(trace, records, folded)
+        own_causes = [record for record in records if not _follows_from_another(record, known)]
+        if own_causes:
+            yield _from_records(trace, own_causes, folded)
     rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
     yield from _from_frames(trace, [row for row in trace.all.frames if id(row) not in rows])
+
+
+def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> bool:
+    """Whether torch refused a function unseen that it had traced into from a caller, up to the line that broke there.
+
+    Behind that break, which is a finding of its own, the function runs by itself, as under vmap outside of a graph.
+    """
+    frame = record.compiled.frame if record.compiled else None
+    if frame is None or record.stack:
+        return False
+    return any(
+        (place.file, place.function) == (frame.file, frame.function)
+        for other in known
+        if other.call == record.call and other.site is not None
+        for place in other.stack
+    )
 
 
 def _from_records(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded) -> SkippedFrame:

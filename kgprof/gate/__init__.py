@@ -37,6 +37,6 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
             budgets=checks,
             accepted=entries,
             failing=failing(findings, checks, settings.fail_on),
-            notes=(*settings.notes, *unused(entries), *in_warm_up),
+            notes=(*settings.notes, *unused(entries, profile), *in_warm_up),
         ),
     )

@@ -257,6 +257,7 @@ def check(
                 unit=metric.unit,
                 observed=observed,
                 accepted=sum(finding.run == run.key and counts(metric, finding) for finding in accepted),
+                made_by_torch=_made_by_torch(metric, run, profile.findings),
                 origin=budget.origin,
                 status=status,
             )
@@ -267,6 +268,13 @@ def check(
 def only_warns(budget: m.Budget | m.BudgetCheck) -> bool:
     """A default limit that neither fails the gate nor has to be observed; nobody asked for it."""
     return budget.origin == DEFAULT and BY_NAME[budget.metric].warns_by_default
+
+
+def _made_by_torch(metric: Metric, run: m.RunReport, findings: Sequence[m.Finding]) -> int:
+    """How many sites of the metric torch makes itself, on purpose."""
+    if metric.unit != SITES:
+        return 0
+    return sum(f.run == run.key and f.rule in metric.rules and f.made_by_torch for f in findings)
 
 
 MAX_REGRESSION = "--max-regression"

@@ -1,6 +1,6 @@
 """Pass or not: the exit code and the sentence, from budgets, findings and what was not observed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
 from kgprof.gate.metrics import (
     BY_NAME,
+    METRICS,
     OPTION,
     READS,
     applies,
@@ -18,6 +19,7 @@ from kgprof.gate.metrics import (
     counts,
     nothing_captured,
     only_warns,
+    why_not_observed,
 )
 from kgprof.wording import plural, relative
 
@@ -194,6 +196,8 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
         return f"the gate cannot fail (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
+    by_torch = sum(budget.made_by_torch for budget in budgets)
+    suffix += f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted" if by_torch else ""
     for budget in budgets:
         if budget.status is m.BudgetStatus.WARNED and not isinstance(budget.observed, m.Skipped):
             seen = amount(budget.observed, budget.unit)
@@ -214,9 +218,31 @@ def _place(entry: m.AcceptedFinding) -> str:
     return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
 
 
-def unused(entries: Sequence[m.AcceptedFinding]) -> tuple[str, ...]:
-    return tuple(
-        f"accepted finding {entry.rule} in {_place(entry)} matched nothing; remove it"
-        for entry in entries
-        if entry.status is m.AcceptedStatus.UNUSED
-    )
+def unused(entries: Sequence[m.AcceptedFinding], profile: m.Profile) -> Iterator[str]:
+    """An entry that matched nothing can go, if what it accepts was looked for in all that the workload runs."""
+    for entry in entries:
+        if entry.status is m.AcceptedStatus.UNUSED:
+            unseen = _not_looked_for(entry.rule, profile)
+            what_now = f", but not everything was looked at: {unseen}" if unseen else "; remove it"
+            yield f"accepted finding {entry.rule} in {_place(entry)} matched nothing{what_now}"
+
+
+def _not_looked_for(rule: str, profile: m.Profile) -> str:
+    """Why findings of the rule may be missing; empty if every run was looked at."""
+    if profile.options.strategies or profile.options.modes:
+        return "only some strategies or modes were requested"
+    topic = next((known.topic for known in profile.rules if known.id == rule), m.Topic.UNKNOWN)
+    for run in profile.runs:
+        counting = [metric for metric in METRICS if rule in metric.rules]
+        reasons = [why_not_observed(metric, run, profile) for metric in counting]
+        if run.exit.outcome != "ok":
+            reasons.append(f"the run {run.exit.words}")
+        elif topic is m.Topic.COMPILATION and isinstance(run.compile, m.Skipped):
+            reasons.append(run.compile.reason)
+        elif topic is m.Topic.CUDA_GRAPHS and profile.device != "cuda":
+            reasons.append("CUDA graphs are not observable on a CPU run")
+        elif topic in (m.Topic.SYNCS, m.Topic.TENSORS) and isinstance(run.memory, m.Skipped):
+            reasons.append(run.memory.reason)
+        if any(reasons):
+            return f"{run.key.slug}: {next(filter(None, reasons))}"
+    return ""

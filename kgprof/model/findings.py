@@ -156,6 +156,7 @@ class Refusal(Model, frozen=True, kw_only=True):
     chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
     stack: tuple[Location, ...] = ()  # torch's "from user code", outermost first, its innermost 40 lines
     folded: Folded | None = None
+    intended: bool = False  # torch's own source breaks the graph here on purpose
 
 
 class Reads(Model, frozen=True, kw_only=True):
@@ -215,9 +216,15 @@ class Finding(Model, frozen=True, kw_only=True):
     no_fix: str = ""  # why the program's owner has none: it is then a note, which budgets count all the same
 
     @property
+    def made_by_torch(self) -> bool:
+        """Whether torch's own source breaks the graph here on purpose."""
+        return self.refusal is not None and self.refusal.intended
+
+    @property
     def counts(self) -> bool:
-        """Against a budget, a practice or a change. A note does not, unless only the want of a fix makes it one."""
-        return self.level is not Level.NOTE or bool(self.no_fix)
+        """Against a budget, a practice or a change. A note does not, unless only the want of a fix makes it one; what
+        torch does on purpose never does."""
+        return not self.made_by_torch and (self.level is not Level.NOTE or bool(self.no_fix))
 
     @property
     def alone(self) -> str:
@@ -310,6 +317,7 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     unit: str  # "sites", "events", "s", "syncs/step"
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
+    made_by_torch: int = 0  # findings of this metric that torch makes on purpose and that are not counted
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
     status: BudgetStatus
 

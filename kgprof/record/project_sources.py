@@ -55,21 +55,39 @@ def project_files(workload: str) -> ProjectFiles:
         *filter(None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))),
     ]
     built_in = (str(package / "workloads" / name) for name in ("linkpred", "examples"))
-    own = [*built_in, *_workload_folders(workload)]
-    return ProjectFiles(libraries=_both_spellings(libraries), own=_both_spellings(own))
+    own = [*built_in, *_workload_folders(workload, libraries)]
+    elsewhere = [entry for entry in _installed_elsewhere() if not any(Path(each).is_relative_to(entry) for each in own)]
+    return ProjectFiles(libraries=_both_spellings([*libraries, *elsewhere]), own=_both_spellings(own))
 
 
-def _workload_folders(workload: str) -> Iterator[str]:
+def _installed_elsewhere() -> Iterator[str]:
+    """The folders on sys.path into which pip installed something (``pip install --target``), whatever their name. The
+    sources of an editable package lie elsewhere: they are their owner's."""
+    for entry in filter(None, sys.path):
+        with suppress(OSError):
+            if next(Path(entry).glob("*.dist-info"), None) is not None:
+                yield str(Path(entry).absolute())
+
+
+def _folder_of(file: Path, libraries: Sequence[str]) -> str:
+    """The file's folder, or the file alone where libraries lie beside it."""
+    folder = file.absolute().parent
+    among_libraries = folder.name in ("site-packages", "dist-packages") or str(folder) in _both_spellings(libraries)
+    return str(file.absolute()) if among_libraries else str(folder)
+
+
+def _workload_folders(workload: str, libraries: Sequence[str]) -> Iterator[str]:
     try:
         target = loading.find(workload)
         if programs.is_program(workload):
-            yield from programs.folders(programs.find(workload))
+            program = programs.find(workload)
+            yield from programs.folders(program) if program.file is None else [_folder_of(program.file, libraries)]
     except KgprofError:  # a name that only a test knows
         return
     if target is None:
         return
     if target.file is not None:
-        yield str(target.file.parent)
+        yield _folder_of(target.file, libraries)
         return
     top = sys.modules.get(target.module.partition(".")[0])
     yield from getattr(top, "__path__", ())

@@ -84,23 +84,48 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"
 
 
+# torch's hints that name nothing to do in the program.
+_NO_HINTS = ("It may be possible to write", "Please ", "This graph break ", "This is likely to be a Dynamo bug")
+_HINTS = 3
+
+
+def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
+    """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the rule's remedy."""
+    if finding.fix:
+        first, *others = finding.fix.splitlines()
+        return (f"fix: {first}", *(f"     {line}" for line in others))
+    if finding.no_fix:
+        return (f"no fix: {finding.no_fix}",)
+    given = finding.refusal.cause.hints if finding.refusal else ()
+    hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
+    return tuple(f"torch's hint: {hint}" for hint in hints) or ((f"what to do: {remedy}",) if remedy else ())
+
+
+def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
+    """Of a gate, what fails it is an error, and nothing else is one."""
+    if gate is None:
+        return finding.level
+    if finding in fails:
+        return m.Level.ERROR
+    return m.Level.WARNING if finding.level is m.Level.ERROR else finding.level
+
+
 def way_in(finding: m.Finding) -> tuple[str, ...]:
-    """Of what happened in a library: its line, and those between it and the project's; and torch's debug context."""
+    """Of what happened in a library: its line, and those between it and the project's."""
     refusal, line = finding.refusal, finding.library
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
     chain = " > ".join(each.words for each in lines)
     said = (
         f"In {line.words}{f': {line.text}' if line.text else ''}" if line else "",
         f"Through {chain}" if chain else "",
-        f"Developer debug context: {refusal.cause.context}" if refusal and refusal.cause.context else "",
     )
     return tuple(filter(None, said))
 
 
-def with_cost(finding: m.Finding) -> str:
-    """The message, and what it was measured to cost."""
-    cost = finding.cost
-    return f"{finding.alone}; costs {said_cost([cost])}" if isinstance(cost, m.FindingCost) else finding.alone
+def with_advice(finding: m.Finding) -> str:
+    """The message, what it was measured to cost, and what to do, over several lines."""
+    cost = f"; costs {said_cost([finding.cost])}" if isinstance(finding.cost, m.FindingCost) else ""
+    return "\n".join((f"{finding.alone}{cost}", *advice(finding)))
 
 
 def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
@@ -220,7 +245,9 @@ def _line(
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
     finding, root = same.first, profile.environment.source_root
-    said = "\n".join((*way_in(finding), finding.detail))
+    context = finding.refusal.cause.context if finding.refusal else ""
+    debug = (f"Developer debug context: {context}",) if context else ()
+    said = "\n".join((*way_in(finding), *debug, finding.detail))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
     members, fails = tuple(member for member in same.members if member in failing), ""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
 from kgprof.render.escaping import one_line, visible
-from kgprof.render.finding_list import failing, times, way_in, where
+from kgprof.render.finding_list import advice, failing, times, way_in, where
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, amount, count
 from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, row
@@ -27,29 +27,28 @@ _MARKS = {
 
 def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
-    return "the default backend" if gate.backend == INDUCTOR else (f"backend {gate.backend} instead of Inductor")
+    return "no --backend" if gate.backend == INDUCTOR else f"--backend {gate.backend}"
 
 
-def budget_table(gate: m.Gate, limits: Limits) -> Table:
+def budget_table(gate: m.Gate, rows: int) -> Table:
     """What was exceeded first, then what nobody saw. The run has a column too, for those who have the room."""
-    rows, order = [], tuple(m.BudgetStatus)
-    for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[: limits.lines]:
+    made, order = [], tuple(m.BudgetStatus)
+    for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[:rows]:
         seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
-        noun = "" if budget.unit == "s" else f" {budget.unit}"  # seconds carry their unit in the figure
-        why: tuple[Small, ...] = ()
+        beside = (Small((uncounted(budget),)),) if budget.made_by_torch else ()
         if isinstance(seen, m.Skipped):
-            why, observed = (Small((seen.reason,)),), Cell(DASH, name=f"{DASH} ({seen.reason})")
+            beside, observed = (*beside, Small((seen.reason,))), Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
             accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
             text = amount(seen, budget.unit)
             observed = Cell(text, name=f"{text}{accepted}", wrong=exceeded)
-        rows.append(
+        made.append(
             row(
                 budget.run.slug,
-                Cell(budget.metric, below=(Small((budget.run.slug,)), *why)),
+                Cell(budget.metric, below=(Small((budget.run.slug,)), *beside)),
                 Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
-                f"{amount(budget.limit, budget.unit)}{noun}",
+                amount(budget.limit, budget.unit),
                 count(budget.accepted) if budget.accepted else "",
                 budget.origin,
             )
@@ -63,9 +62,14 @@ def budget_table(gate: m.Gate, limits: Limits) -> Table:
             *columns("observed", "limit", "accepted", words=0),
             Column("limit set by", style=""),
         ),
-        rows=tuple(rows),
+        rows=tuple(made),
         style="sortable",
     )
+
+
+def uncounted(budget: m.BudgetCheck) -> str:
+    """What of a budget's metric torch makes itself."""
+    return f"{plural(budget.made_by_torch, 'more break')} inside torch, made on purpose"
 
 
 def accepted_table(gate: m.Gate, limits: Limits) -> Table:
@@ -82,7 +86,7 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
 def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
     """The budgets, what is to be known of them, and what is accepted."""
     blocks: list[Block] = [
-        budget_table(gate, limits).only("budget", "status", "observed", "limit", "accepted", "limit set by")
+        budget_table(gate, limits.lines).only("budget", "status", "observed", "limit", "accepted", "limit set by")
         if gate.budgets
         else "No budget was set.",
         *gate.notes[: limits.lines],
@@ -97,17 +101,23 @@ def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
 LENGTH = 2000  # characters of a line
 NAME = 60
 _RELATED = 3
-_HEADINGS = ("run", "budget", "limit", "observed", "accepted", "")
+_SHOWN = ("run", "budget", "limit", "observed", "accepted", "status")
 
 
 def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     """Plain lines; the findings that fail the gate first, then the others, then the accepted ones in one line each."""
     fails, root = failing(profile), profile.environment.source_root
+    remedies = {rule.id: rule.remedy for rule in profile.rules}
     for finding in sorted(profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)):
-        yield from _finding(finding, finding in fails, root)
+        # What a rule says for every program is said once, and only of what fails.
+        remedy = remedies.get(finding.rule, "") if finding in fails else ""
+        shown = advice(finding, remedy)
+        if remedy and any(remedy in line for line in shown):
+            del remedies[finding.rule]
+        yield from _finding(finding, finding in fails, root, shown)
     if profile.findings:
         yield ""
-    yield from _budget_lines(gate.budgets)
+    yield from _budget_lines(gate)
     for entry in gate.accepted:
         if entry.status is m.AcceptedStatus.EXPIRED:
             place = f"{entry.file}:{entry.function} ({entry.owner}, {entry.reason})"
@@ -135,7 +145,7 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterable[
         yield "  ".join(cell.rjust(n) if number else cell.ljust(n) for cell, n, number in each).rstrip()
 
 
-def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
+def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) -> Iterable[str]:
     place = finding.location
     run = f" [{finding.run.slug}]" if finding.run else ""
     how_often = times([finding.count], finding.message)
@@ -150,26 +160,22 @@ def _finding(finding: m.Finding, fails: bool, root: str) -> Iterable[str]:
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
     if not finding.accepted:
+        yield from (f"    {visible(line)[:LENGTH]}" for line in todo)  # code keeps its indentation
         yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {other.function}" if other.function else ""
         yield f"    related: {one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
 
 
-def _budget_lines(budgets: Sequence[m.BudgetCheck]) -> Iterable[str]:
-    if not budgets:
+def _budget_lines(gate: m.Gate) -> Iterable[str]:
+    """The table of the budgets, and below it what a figure in it does not say."""
+    if not gate.budgets:
         return
-    rows = [
-        (
-            one_line(budget.run.slug, NAME),
-            one_line(budget.metric, NAME),
-            amount(budget.limit, budget.unit),
-            "-" if isinstance(budget.observed, m.Skipped) else amount(budget.observed, budget.unit),
-            str(budget.accepted) if budget.accepted else "",
-            str(budget.status),
-        )
-        for budget in budgets
-    ]
-    yield from aligned((_HEADINGS, *rows), (False, False, True, True, True, False))
-    for reason in dict.fromkeys(b.observed.reason for b in budgets if isinstance(b.observed, m.Skipped)):
+    table = budget_table(gate, rows=len(gate.budgets)).only(*_SHOWN)
+    rows = [[one_line(cell.text, NAME) for cell in row.cells] for row in table.rows]
+    yield from aligned((_SHOWN, *rows), [column.number for column in table.columns])
+    for budget in gate.budgets:
+        if budget.made_by_torch:
+            yield one_line(f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}", LENGTH)
+    for reason in dict.fromkeys(b.observed.reason for b in gate.budgets if isinstance(b.observed, m.Skipped)):
         yield f"not observed: {one_line(reason, LENGTH)}"

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from kgprof import model as m
 from kgprof.render import compare_words
 from kgprof.render.escaping import clip, visible
-from kgprof.render.finding_list import cost_order, failing, with_cost
+from kgprof.render.finding_list import cost_order, failing, level_in_ci, with_advice
+from kgprof.render.quantity import amount
 from kgprof.wording import relative
 
 LIMIT = 10  # of each kind
@@ -77,13 +78,14 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
     for budget in profile.gate.budgets if profile.gate is not None else ():
         if budget.status is m.BudgetStatus.EXCEEDED:
             never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
-            seen, limit = budget.observed, _plain(budget.limit)
-            value = seen.reason if isinstance(seen, m.Skipped) else f"{_plain(seen)} {budget.unit}"
+            seen, limit = budget.observed, amount(budget.limit, budget.unit)
+            value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
             text = f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} ({budget.origin})"
             yield _annotation("notice" if never else "error", f"kgprof budget {budget.metric}", text)
         elif budget.status is m.BudgetStatus.WARNED:
-            seen = 0.0 if isinstance(budget.observed, m.Skipped) else budget.observed
-            text = f"{budget.run.slug}: {budget.metric}: {_plain(seen)} {budget.unit}"
+            seen = budget.observed
+            value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
+            text = f"{budget.run.slug}: {budget.metric}: {value}"
             yield _annotation("warning", f"kgprof budget {budget.metric}", text)
     for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
@@ -102,13 +104,9 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
         rule = rules.get(finding.rule)
         accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
         yield _annotation(
-            "notice" if finding.accepted else _OF_LEVEL[finding.level],
+            "notice" if finding.accepted else _OF_LEVEL[level_in_ci(finding, profile.gate, fails)],
             f"{finding.rule} {rule.name}" if rule else finding.rule,
-            f"{accepted}{with_cost(finding)}",
+            f"{accepted}{with_advice(finding)}",
             finding.location,
             profile.environment.source_root,
         )
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"

@@ -16,7 +16,8 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
 from kgprof.render.escaping import visible
-from kgprof.render.finding_list import failing, where, with_cost
+from kgprof.render.finding_list import failing, where, with_advice
+from kgprof.render.quantity import counted
 from kgprof.render.rules_page import was_watched
 
 EVERY_RUN = "all runs"
@@ -114,7 +115,7 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
         for budget in gate.budgets:
             observed, limit = _plain(budget.observed), _plain(budget.limit)
             exceeded = budget.status is m.BudgetStatus.EXCEEDED
-            over = f"{observed} {budget.unit} over the budget of {limit}" if exceeded else ""
+            over = _over(budget) if exceeded else ""
             yield Case(
                 run=budget.run.slug,
                 name=f"budget {budget.metric}",
@@ -177,6 +178,12 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         )
 
 
+def _over(budget: m.BudgetCheck) -> str:
+    seen = budget.observed
+    unit = "" if isinstance(seen, m.Skipped) else f" {counted(seen, budget.unit)}"
+    return f"{_plain(seen)}{unit} over the budget of {_plain(budget.limit)}"
+
+
 def _plain(value: float | m.Skipped) -> str:
     """For programs: every digit, no separator and no exponent."""
     if isinstance(value, m.Skipped):
@@ -227,4 +234,4 @@ def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
 
 def _line(finding: m.Finding, root: str) -> str:
     accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
-    return f"{where(finding.location, root)}{finding.level.value} {finding.rule}: {with_cost(finding)}{accepted}"
+    return f"{where(finding.location, root)}{finding.level.value} {finding.rule}: {with_advice(finding)}{accepted}"

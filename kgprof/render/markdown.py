@@ -28,7 +28,7 @@ from kgprof.render import (
 from kgprof.render.environment_facts import cores, gathered
 from kgprof.render.escaping import CELL, clip, escaped, one_line
 from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
-from kgprof.render.quantity import DASH, amount
+from kgprof.render.quantity import DASH
 from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
@@ -95,13 +95,11 @@ class Front:
                 change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
                 yield name, escaped(base, 30), escaped(head, 30), change
         elif profile.gate is not None and profile.gate.budgets:
+            budgets = gate_table.budget_table(profile.gate, rows=_ROWS)
             yield "budget", "limit", "observed", "status"
-            order_of = tuple(m.BudgetStatus)
-            for budget in sorted(profile.gate.budgets, key=lambda each: order_of.index(each.status))[:_ROWS]:
-                seen = budget.observed
-                observed = "–" if isinstance(seen, m.Skipped) else amount(seen, budget.unit)  # noqa: RUF001
-                name = f"{code(budget.metric, _NAMED, cell=True)} ({code(budget.run.slug, _NAMED, cell=True)})"
-                yield name, amount(budget.limit, budget.unit), observed, str(budget.status)
+            for row in budgets.only("run", "budget", "limit", "observed", "status").rows:
+                slug, budget, *others = (cell.text for cell in row.cells)
+                yield f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})", *others
         else:
             yield from self._fastest()
 
@@ -274,8 +272,8 @@ class Markdown:
             sections.append(_points(f"**{practices.NEXT_STEPS}**", shown, "actions"))
         sections += [_runs(profile), *_of_traces(profile)]
         if profile.gate is not None and profile.gate.budgets:
-            limits = replace(trace_table.IN_TEXT, lines=len(profile.gate.budgets))
-            table = gate_table.budget_table(profile.gate, limits).only("run", "budget", "limit", "observed", "status")
+            budgets = gate_table.budget_table(profile.gate, rows=len(profile.gate.budgets))
+            table = budgets.only("run", "budget", "limit", "observed", "status")
             sections.append(_tabled(table, "budgets", words=2))
         sections += [_findings(profile), *_accepted(profile), *_details(profile), *_folded(profile)]
         sections.append(Section(head=close, closes=True))

@@ -56,10 +56,17 @@ def span(low: str, high: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A budget or what was held against it: seconds carry their unit, everything else is counted in the caller's."""
+    """A budget or what was held against it, with its unit: "1 site", "7 events", "12.0 s", "2.40 syncs/step"."""
     if unit == "s":
         return f"{value:.1f} s"
-    return f"{value:,.0f}" if value == int(value) else figure(value)
+    number = f"{value:,.0f}" if value == int(value) else figure(value)
+    return f"{number} {counted(value, unit)}"
+
+
+def counted(value: float, unit: str) -> str:
+    """The unit after this number: "site" after 1, else "sites"; "sync/step"."""
+    noun, per, base = unit.partition("/")
+    return f"{noun.removesuffix('s') if value == 1 else noun}{per}{base}"
 
 
 def of_width(share: float) -> str:

@@ -21,7 +21,7 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
 from kgprof.render import compare_words
 from kgprof.render.escaping import visible
-from kgprof.render.finding_list import with_cost
+from kgprof.render.finding_list import failing, level_in_ci, with_advice
 from kgprof.wording import relative
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -167,7 +167,7 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
     for row in profile.comparison.findings if profile.comparison is not None else ():
         if row.status is not m.FindingStatus.FIXED:
             states[row.finding] = "updated" if row.grew else row.status
-    root = profile.environment.source_root
+    root, fails = profile.environment.source_root, failing(profile)
     seen: Counter[str] = Counter()
     results = []
     for finding in sorted(profile.findings, key=lambda finding: states.get(finding) != m.FindingStatus.NEW)[:LIMIT]:
@@ -176,8 +176,8 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
         result: dict[str, Any] = {
             "ruleId": finding.rule,
             "ruleIndex": rules[finding.rule],
-            "level": finding.level,
-            "message": {"text": with_cost(finding)},
+            "level": level_in_ci(finding, profile.gate, fails),
+            "message": {"text": with_advice(finding)},
             "locations": [_location(finding.location, root)],
             "partialFingerprints": dict.fromkeys(("primaryLocationLineHash", "kgprof/v1"), f"{mark}:{seen[mark]}"),
             "occurrenceCount": max(1, finding.count),

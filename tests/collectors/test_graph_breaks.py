@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kgprof.collectors import graph_breaks
+from kgprof.collectors import graph_breaks, skipped_frames
 from kgprof.collectors.graph_breaks import GraphBreak
 from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal, Skipped, TorchCause
 from kgprof.reading.evidence import Evidence
@@ -235,6 +235,67 @@ def test_what_torch_calls_unresumable_and_then_resumes_is_a_break() -> None:
     ]
 
     assert [event.location for event in collected(*lines)] == [written.place(*PRINT)]
+
+
+OPTIMIZER = ("/lib/site-packages/torch/optim/optimizer.py", 79, "_use_grad")
+SHELF = ("/lib/site-packages/shelf/stack.py", 7, "settle")
+
+
+def refused(kind: str, context: str) -> str:
+    """A reason's block with this debug context."""
+    return f"{kind}\n  Explanation: it is not traced.\n  Hint: Avoid it.\n\n  Developer debug context: {context}"
+
+
+ASKED_FOR = refused("Call to `torch._dynamo.graph_break()`", "Called `torch._dynamo.graph_break()` with args `[]`")
+DISABLED = refused(
+    "Attempted to inline function marked as skipped",
+    "qualname: Optimizer.zero_grad, name: inner, filename: `/lib/site-packages/torch/_compile.py`, skip reason: none",
+)
+WRAPPED = refused(
+    "Attempted to call function marked as skipped",
+    "module: torch.optim.adam, qualname: Adam.step, skip reason: file is force-skipped (/lib/lr_scheduler.py)",
+)
+OWN = (FILE, 17, "step")
+
+
+@pytest.mark.parametrize(
+    ("stack", "reason", "by_torch"),
+    [
+        ((OWN, OPTIMIZER), ASKED_FOR, True),
+        ((OWN, OPTIMIZER), DISABLED, True),
+        ((OWN,), WRAPPED, True),
+        ((OWN, SHELF), ASKED_FOR, False),  # another library's
+        ((OWN,), ASKED_FOR, False),  # the program's own
+        ((OWN,), DISABLED, False),  # the program's line calls it, and can leave it out
+        ((OWN, OPTIMIZER), written.builtin(), False),  # torch prints, which nobody meant to break a graph
+    ],
+)
+def test_what_torch_breaks_on_purpose_is_a_note_that_no_budget_counts(
+    stack: tuple[written.Frame, ...], reason: str, by_torch: bool
+) -> None:
+    (found,) = diagnosed(*compiled("0/0", STEP), broken("0/0", CALLER, *stack, reason=reason))
+
+    assert found.made_by_torch is by_torch
+    assert (found.level is Level.NOTE, bool(found.no_fix), found.counts) == (by_torch, by_torch, not by_torch)
+
+
+def test_a_break_that_torch_tries_again_and_cannot_resume_from_is_only_a_skipped_frame() -> None:
+    stack = (CALLER, (FILE, 17, "step"))
+    lines = [*compiled("0/0", STEP), broken("0/0", *stack), broken("0/0", *stack, prefix=written.NOT_RESUMABLE)]
+
+    # then: one record of it is left; another cause on the line, or the same in a later call, stays a break
+    (skipped,) = skipped_frames.collect(Evidence(written.recording(*lines)))
+    assert (collected(*lines), skipped.records, skipped.scope) == ((), 1, "rest")
+    assert len(collected(*lines, broken("0/0", *stack, reason=written.builtin("input", "0142")))) == 1
+    assert len(collected(*lines, *compiled("0/1", STEP, call=3), broken("0/1", *stack, call=3))) == 1
+
+
+def test_a_librarys_function_that_is_compiled_by_itself_has_the_line_above_it_as_its_place() -> None:
+    lines = [*compiled("0/0", SHELF, above=(CALLER,)), broken("0/0", SHELF)]
+
+    (found,) = collected(*lines)
+
+    assert found.location == written.place(*CALLER)
 
 
 def test_a_program_without_breaks_has_none() -> None:

@@ -164,6 +164,16 @@ def test_a_frame_that_raised_did_not_fall_back() -> None:
     assert collected(*lines) == ()
 
 
+def test_a_function_that_torch_refused_unseen_belongs_to_the_break_that_left_it_outside() -> None:
+    # given: report is traced into from step and breaks it; then it runs by itself, where torch refuses it unseen
+    unseen = written.artifact("dynamo_graph_break_reason", "1/0", "refused in this mode")
+    failed = compiled("1/0", REPORT, fail_type="Unsupported")
+    breaks = [*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 17, "step"), PRINT)]
+
+    assert collected(*breaks, *failed, unseen) == ()
+    assert [event.frame for event in collected(*failed, unseen)] == [written.place(FILE, 4, "report")]
+
+
 def test_without_source_text_the_first_line_stands_for_the_def() -> None:
     (found,) = collected(offered(("/src/other.py", 3, "parts"), "skipped", why="error", text=GENERATOR))
 

@@ -67,9 +67,12 @@ def finding(
     gb: str = "GB0059",
     library: PackageLine | None = None,
     folded: Folded | None = None,
+    hints: tuple[str, ...] = (),
+    by_torch: bool = False,
 ) -> Finding:
-    """A break unless another rule is given, of torch's id ``gb``."""
-    cause = TorchCause(kind="graph break", gb_ids=(gb,))
+    """A break unless another rule is given, of torch's id ``gb``; ``by_torch``: one that torch makes on purpose."""
+    cause = TorchCause(kind="graph break", gb_ids=(gb,), hints=hints, context="builtin print [<class 'str'>] False")
+    refusal = Refusal(cause=cause, folded=folded, intended=by_torch)
     return Finding(
         rule=rule,
         level=level,
@@ -79,7 +82,8 @@ def finding(
         count=count,
         fingerprint=f"{rule}{line:04d}",
         library=library,
-        refusal=Refusal(cause=cause, folded=folded) if rule in ("KGP101", "KGP102") else None,
+        refusal=refusal if rule in ("KGP101", "KGP102") else None,
+        no_fix="torch means it" if by_torch else "",
     )
 
 

@@ -85,6 +85,23 @@ def test_every_fault_is_said_at_once() -> None:
     ]
 
 
+def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing() -> None:
+    by_torch = (finding(level=Level.NOTE, line=3, by_torch=True), finding(level=Level.NOTE, line=4, by_torch=True))
+
+    passed = judge(profile(*by_torch), settings())
+    failed = judge(profile(*by_torch, finding(line=5)), settings())
+
+    assert (passed.exit_code, gate_of(passed).failing) == (EXIT_OK, ())
+    assert passed.verdict.text == (
+        "gate passed: 3 budgets met in 1 run; 2 breaks inside torch, made on purpose, not counted"
+    )
+    assert [(c.observed, c.made_by_torch) for c in gate_of(passed).budgets] == [(0.0, 2), (0.0, 0), (0.0, 0)]
+    assert gate_of(failed).failing == (2,)
+    assert failed.verdict.text == "gate failed: fused.default: 1 over the budget of 0 graph-breaks"
+    said = by_name("text").render(failed)
+    assert "not counted: fused.default graph-breaks: 2 more breaks inside torch, made on purpose\n" in said
+
+
 def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
     judged = judge(profile(finding(count=20), finding("KGP104", count=7), finding("KGP105", count=2)), settings())
 
@@ -457,6 +474,18 @@ def test_an_entry_that_matches_nothing_is_noted() -> None:
 
     assert judged.exit_code == EXIT_OK
     assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; remove it",)
+
+
+def test_an_entry_is_not_called_superfluous_where_its_finding_may_have_been_missed() -> None:
+    seen = profile()
+    some = msgspec.structs.replace(seen, options=msgspec.structs.replace(seen.options, strategies=("fused",)))
+    dead = profile(runs=[died(FUSED, "killed")])
+    on_cuda, reads = (entry("KGP301"), entry("KGP302")), entry("KGP201")  # none is found by COMPILE on a CPU
+
+    for judged in (judge(some, settings(entries=[entry()])), judge(dead, settings(entries=[entry()]))):
+        assert "matched nothing, but not everything was looked at: " in gate_of(judged).notes[0]
+    for note in gate_of(judge(seen, settings(entries=[*on_cuda, reads]))).notes:
+        assert "matched nothing, but not everything was looked at: fused.default: " in note
 
 
 @pytest.mark.parametrize(

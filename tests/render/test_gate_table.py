@@ -19,7 +19,7 @@ def judged() -> Gate:
 
 
 def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
-    assert texts(budget_table(judged(), LIMITS).only("budget", "status")) == (
+    assert texts(budget_table(judged(), LIMITS.lines).only("budget", "status")) == (
         ("graph-breaks", "exceeded"),
         ("cudagraph-skips", "not observed"),
         ("skipped-frames", "held"),
@@ -28,9 +28,9 @@ def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
 
 
 def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
-    table = budget_table(judged(), LIMITS)
+    table = budget_table(judged(), LIMITS.lines)
 
-    assert texts(table)[0] == ("batched.default", "graph-breaks", "exceeded", "1", "0 sites", "1", "default")
+    assert texts(table)[0] == ("batched.default", "graph-breaks", "exceeded", "1 site", "0 sites", "1", "default")
     assert [cell.wrong for cell in table.rows[0].cells] == [False, False, True, True, False, False, False]
     assert table.rows[0].cells[2].mark == "\N{MULTIPLICATION X}"
     unseen = table.rows[1].cells

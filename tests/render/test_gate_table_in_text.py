@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 
+from kgprof.collectors.graph_breaks import GRAPH_BREAK
+from kgprof.collectors.recompiles import IN_STEADY_STATE
 from kgprof.gate import judge
 from kgprof.model import Finding, Level, Location
 from kgprof.render import by_name
@@ -25,21 +29,60 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
         "src/model.py:12: KGP101 graph break (GB0059): print() is called [fused.default]",
         "    12 |     print(x)",
         "       |     ^",
+        f"    what to do: {GRAPH_BREAK.remedy}",
         "src/model.py:7: KGP103 size of x changed (4 times) [fused.default]",
         "     7 |     print(x)",
         "       |     ^",
+        f"    what to do: {IN_STEADY_STATE.remedy}",
         "    related: train.py:40 in main",
         "",
-        "run            budget          limit  observed  accepted",
-        "fused.default  graph-breaks        0         1            exceeded",
-        "fused.default  skipped-frames      0         0            held",
-        "fused.default  recompiles          0         4            exceeded",
-        "fused.default  eager-calls         0         0            held",
-        "the default backend, --fail-on error, 2 findings",
+        "run            budget             limit  observed  accepted  status",
+        "fused.default  graph-breaks     0 sites    1 site            exceeded",
+        "fused.default  recompiles      0 events  4 events            exceeded",
+        "fused.default  skipped-frames   0 sites   0 sites            held",
+        "no --backend, --fail-on error, 2 findings",
         "",
         "FAILED: gate failed: fused.default: 1 over the budget of 0 graph-breaks",
         "  also: fused.default: 4 over the budget of 0 recompiles",
     ]
+
+
+def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() -> None:
+    vague = "This graph break is fundamental - it is unlikely that Dynamo will ever trace it."
+    hinted = gated.finding(line=1, hints=("Set torch._dynamo.config.allow_rnn=True", vague))
+    fixed = msgspec.structs.replace(gated.finding(line=2, hints=("never shown",)), fix="if a:\n    b = 2")
+    hopeless = gated.finding("KGP102", level=Level.NOTE, line=3, by_torch=True)
+
+    lines = text(hinted, fixed, hopeless)
+
+    assert "    torch's hint: Set torch._dynamo.config.allow_rnn=True" in lines
+    assert lines[lines.index("    fix: if a:") + 1] == "             b = 2"
+    assert "    no fix: torch means it" in lines
+    for unwanted in ("Developer debug context", "fundamental", "never shown", "what to do"):
+        assert unwanted not in "\n".join(lines)
+
+
+def test_the_remedy_of_a_rule_is_said_once_and_only_of_what_fails() -> None:
+    failed = "\n".join(text(gated.finding(line=1), gated.finding(line=2)))
+    noted = "\n".join(text(gated.finding("KGP103", level=Level.NOTE)))
+
+    assert (failed.count("what to do: "), noted.count("what to do: ")) == (1, 0)
+
+
+def test_a_machine_reads_what_fails_as_an_error_with_its_fix() -> None:
+    fails = msgspec.structs.replace(gated.finding(line=1), fix="x = 1")
+    severe = gated.finding("KGP107", level=Level.ERROR, line=2)
+    judged = judge(gated.profile(fails, severe), gated.settings())
+    excused = judge(gated.profile(fails, severe), gated.settings(fail_on="never"))
+
+    for profile, levels in ((judged, ["error", "error"]), (excused, ["warning", "warning"])):
+        results = json.loads(by_name("sarif").render(profile))["runs"][0]["results"]
+        assert [result["level"] for result in results] == levels
+        annotations = by_name("github").render(profile)
+        assert annotations.count("%0Afix: x = 1") == 1
+        assert [f"::{level} file=src/model.py,line=1," in annotations for level in levels[:1]] == [True]
+    assert results[0]["message"]["text"] == "graph break (GB0059): print() is called\nfix: x = 1"
+    assert "print() is called\nfix: x = 1</failure>" in by_name("junit").render(judged)
 
 
 def test_what_does_not_fail_the_gate_stands_last_with_its_level() -> None:
@@ -71,7 +114,7 @@ def test_what_was_not_observed_is_a_dash_and_a_reason() -> None:
 
     lines = by_name("text").render(judged).splitlines()
 
-    assert "fused.default  cudagraph-skips      0         -            not observed" in lines
+    assert "fused.default  cudagraph-skips   0 sites         \N{EN DASH}            not observed" in lines
     assert "not observed: CUDA graphs are not observable on a CPU run" in lines
     assert lines[-1].startswith("INCONCLUSIVE: no verdict, not everything was observed: fused.default: cudagraph-skips")
 
@@ -98,5 +141,5 @@ def test_hostile_names_steer_no_terminal_and_no_ci_system() -> None:
 def test_the_summary_for_a_pull_request_shows_the_budgets() -> None:
     markdown = by_name("markdown").render(judge(gated.profile(gated.finding()), gated.settings()))
 
-    assert "| fused.default | graph-breaks | 0 sites | **1** | **exceeded** |" in markdown
+    assert "| fused.default | graph-breaks | 0 sites | **1 site** | **exceeded** |" in markdown
     assert "**Failed:** gate failed: `fused.default`: 1 over the budget of 0 graph-breaks" in markdown

@@ -56,7 +56,7 @@ def test_a_finding_stands_at_its_line() -> None:
 
     assert verdict[0] == "error"
     assert verdict[1] == {"title": "kgprof: failed"}
-    assert over[2] == "fused.default: graph-breaks: 1 sites, the budget is 0 (default)"
+    assert over[2] == "fused.default: graph-breaks: 1 site, the budget is 0 sites (default)"
     assert found[0] == "error"
     assert found[1]["file"] == "src/model.py"
     assert (found[1]["line"], found[1]["endLine"]) == ("12", "12")

@@ -115,7 +115,7 @@ def test_nothing_fails_where_the_gate_was_told_to_never_fail() -> None:
 
     assert root.findall(".//failure") == []
     said = case(root, "fused.default", "budget graph-breaks").findtext("system-out")
-    assert said == "1 sites over the budget of 0"
+    assert said == "1 site over the budget of 0"
 
 
 @pytest.mark.parametrize(("expires", "failures"), [("2027-01-31", 0), ("2026-11-20", 3)])

@@ -1,4 +1,4 @@
-"""A linear layer whose weight is a wrapper subclass of two bytes a value; no operator works on it but the ones named."""
+"""A linear layer whose weight is a wrapper subclass of two bytes a value and has few operators."""
 
 import torch
 from torch import nn
