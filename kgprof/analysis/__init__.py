@@ -28,7 +28,7 @@ from kgprof.measures.economics import economics
 from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
-from kgprof.measures.times import rounds, step_series, with_speedups
+from kgprof.measures.times import rounds, step_series
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
@@ -43,7 +43,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
-    runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
+    runs = tuple(_report(run, across.get(run.key, ())) for run in evidence.runs)
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)

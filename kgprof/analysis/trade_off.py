@@ -7,9 +7,10 @@ the same spreads and the same doubts. What the read itself costs is told beside 
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.analysis.verdict import doubt, overlap, processes
+from kgprof.analysis.verdict import processes
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
+from kgprof.judge import Faster
 from kgprof.measures.times import (
     PER_EVALUATION,
     PER_STEP,
@@ -17,9 +18,11 @@ from kgprof.measures.times import (
     Unit,
     counted_evaluation,
     evaluates,
+    held,
     over_rounds,
     per_unit,
     uncounted_evaluation,
+    why_not,
 )
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
@@ -181,14 +184,14 @@ def _judged(
         text = f"{names[0]} syncs no more per step than {names[1]}, so there is no sync to judge"
         return m.ReadVerdict.NOT_OBSERVED, text
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
-    (first, best), (second, worst) = sorted(((run, mine), (other, theirs)), key=lambda pair: pair[1].median)
-    overlapping = "their spreads overlap" if overlap(best, worst, unit) else ""
-    if unsure := doubt(first, best, second, worst, unit) or overlapping:
-        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {unsure}"
-    keeps = mine.median < theirs.median
-    words = "skipping work after the sync" if keeps else "always doing the work"
-    text = f"{figures}: {words} is {short(worst.median / best.median)}× faster, {processes(run, other)}"
-    return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
+    answer = held(run, other, unit)
+    if not isinstance(answer, Faster):
+        why = why_not(answer, (names[0], run), (names[1], other), unit)
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why}"
+    words = "skipping work after the sync" if answer.first else "always doing the work"
+    by = max(mine.median / theirs.median, theirs.median / mine.median)
+    text = f"{figures}: {words} is {short(by)}× faster, {processes(run, other)}"
+    return m.ReadVerdict.KEEP if answer.first else m.ReadVerdict.REMOVE, text
 
 
 def _figure(name: str, time: m.Spread, unit: Unit) -> str:

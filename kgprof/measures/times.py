@@ -1,19 +1,18 @@
 """Times with their spread, what they are relative to, another run or the same run without the instrument; what the
 rounds of one run come to; and the runs by the time that ranks them: what they have in common."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 import msgspec
-from msgspec import structs
 
 from kgprof import model as m
+from kgprof.judge import FEWEST_ROUNDS, NOISY, Answer, Doubt, Level, Samples, Unknown, first_is_faster, judge, word
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
-FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
-FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
-NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing and is no reason for a finding
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -69,13 +68,6 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
         return timing
     steps = [us for evaluation in timing.step_us for us in evaluation]
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
-
-
-def variation(time: m.Spread, unit: Unit) -> float:
-    """How many times the short ones the long ones are: p90 over p10 of steps, of which some always are outliers; of
-    whole evaluations the extremes."""
-    low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
-    return high / low if low > 0 else 1.0
 
 
 def slow_first_words(ratio: float) -> str:
@@ -142,45 +134,45 @@ def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: b
         return m.Skipped(reason="this run is the baseline")
     if results_differ:
         return m.Skipped(reason="results differ")
-    if _whole(run) and _whole(baseline) and _counted(run) == _counted(baseline):
-        return _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
-    steps = step_time(baseline.timing), step_time(run.timing)
-    evaluated = any(_timed_whole(each) or _counted(each) for each in (run, baseline))
-    if evaluated and run.key.strategy != baseline.key.strategy and all(isinstance(time, m.Spread) for time in steps):
+    mine, theirs = RunTimes.of(run), RunTimes.of(baseline)
+    if _whole(mine) and _whole(theirs) and _counted(mine) == _counted(theirs):
+        return _ratio(mine, theirs, PER_EVALUATION, "whole evaluation")
+    timed = isinstance(mine.step, m.Spread) and isinstance(theirs.step, m.Spread)
+    other_work = (evaluates(mine) or evaluates(theirs)) and run.key.strategy != baseline.key.strategy
+    if timed and other_work:
         return m.Skipped(reason=STEPS_DIFFER)
-    return _ratio(*steps, "step")
+    return _ratio(mine, theirs, PER_STEP, "step")
 
 
-def _timed_whole(run: m.RunRecord) -> bool:
-    return isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
-
-
-def _whole(run: m.RunRecord) -> bool:
+def _whole(run: RunTimes) -> bool:
     """Was timed over whole evaluations, none of which is known to have left work undone."""
-    return _timed_whole(run) and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
+    timed = isinstance(run.evaluation_time, m.Spread)
+    return timed and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
 
 
-def _counted(run: m.RunRecord) -> bool:
+def _counted(run: RunTimes) -> bool:
     return isinstance(run.evaluation, m.Evaluation)
 
 
-def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str) -> m.Speedup | m.Skipped:
-    if isinstance(run, m.Skipped):
-        return run
-    if isinstance(baseline, m.Skipped):
-        return m.Skipped(reason=f"the baseline has no time: {baseline.reason}")
-    if run.minimum <= 0:
+def _ratio(run: RunTimes, baseline: RunTimes, unit: Unit, basis: str) -> m.Speedup | m.Skipped:
+    mine, theirs = own_time(run, unit), own_time(baseline, unit)
+    if isinstance(mine, m.Skipped):
+        return mine
+    if isinstance(theirs, m.Skipped):
+        return m.Skipped(reason=f"the baseline has no time: {theirs.reason}")
+    if mine.minimum <= 0:
         return m.Skipped(reason="a measured time is zero, so there is no ratio")
+    over = over_rounds(run, unit), over_rounds(baseline, unit)
+    if over[0] is not None and over[1] is not None:
+        mine, theirs = over[0], over[1]
+        basis = f"{basis}, {min(mine.samples, theirs.samples)} processes"
+    answer = held(run, baseline, unit)
     low: float | m.Skipped
     high: float | m.Skipped
-    fewest = min(baseline.samples, run.samples)
-    if fewest < FEWEST_FOR_A_RATIO_RANGE:
-        low = high = m.Skipped(reason=plural(fewest, "sample"))
-    elif basis == "step":  # steps are many and have outliers, whole evaluations are few
-        low, high = baseline.p10 / run.p90, baseline.p90 / run.p10
-    else:
-        low, high = baseline.minimum / run.maximum, baseline.maximum / run.minimum
-    return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
+    low = high = m.Skipped(reason=plural(min(mine.samples, theirs.samples), "sample"))
+    if answer.interval is not None:
+        low, high = answer.interval.low, answer.interval.high
+    return m.Speedup(ratio=theirs.median / mine.median, low=low, high=high, basis=basis, verdict=word(answer))
 
 
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
@@ -332,11 +324,17 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs by the time that ranks them, the fastest first."""
+    """The runs by the time that ranks them, the fastest first, and what the judge says of each other one against it."""
 
     unit: Unit
-    in_rounds: bool  # over all rounds, which every run has several of; else over one process each
+    in_rounds: bool  # over all rounds, which every run has several of
     runs: tuple[tuple[m.RunReport, m.Spread], ...]
+    answers: tuple[Answer, ...]  # of ``runs`` from the second on
+
+    @property
+    def has_winner(self) -> bool:
+        """Whether the first run is faster than each of the others."""
+        return bool(self.answers) and all(map(first_is_faster, self.answers))
 
 
 def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
@@ -361,32 +359,11 @@ def whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunRepo
 
 
 def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
-    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
-    in_rounds = len(rounds) == len(found)
-    pairs = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
-    return Ranked(unit=unit, in_rounds=in_rounds, runs=tuple(pairs))
-
-
-def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
-    """Where the runs are ranked by several processes, each speed-up is of these too: one figure everywhere."""
-    found = ranked(runs)
-    base = next((time for run, time in found.runs if run.is_baseline), None) if found and found.in_rounds else None
-    if found is None or base is None:
-        return tuple(runs)
-    own = {run.key: time for run, time in found.runs if isinstance(run.speedup, m.Speedup) and time.minimum > 0}
-    made = []
-    for run in runs:
-        if (time := own.get(run.key)) is not None:
-            what = "step" if found.unit is PER_STEP else "whole evaluation"
-            speedup = m.Speedup(
-                ratio=base.median / time.median,
-                low=base.minimum / time.maximum,
-                high=base.maximum / time.minimum,
-                basis=f"{what}, {min(base.samples, time.samples)} processes",
-            )
-            run = structs.replace(run, speedup=speedup)
-        made.append(run)
-    return tuple(made)
+    rounds = {run.key: time for run, _ in found if (time := over_rounds(run, unit)) is not None}
+    runs = sorted(((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median)
+    (first, _), *others = runs
+    answers = tuple(held(first, run, unit) for run, _ in others)
+    return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
 
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
@@ -399,7 +376,7 @@ def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
 
 
-def evaluates(run: m.RunReport) -> bool:
+def evaluates(run: Run) -> bool:
     """Whether it has, or should have, a whole evaluation."""
     return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
@@ -410,9 +387,106 @@ def timed(
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
 
-def over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
+# ---------------------------------------------------------------- what the judge is asked
+
+
+class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of a run before it has a report."""
+
+    step: m.Spread | m.Skipped
+    evaluation_time: m.Spread | m.Skipped
+    per_unit: m.Spread | m.Skipped
+    rounds: m.Rounds | m.Skipped
+    evaluation: m.Evaluation | m.Skipped
+    unit: m.WorkUnit
+
+    @classmethod
+    def of(cls, run: m.RunRecord) -> RunTimes:
+        return cls(
+            step=step_time(run.timing),
+            evaluation_time=evaluation_time(run.timing),
+            per_unit=unit_time(run),
+            rounds=rounds(run),
+            evaluation=run.evaluation,
+            unit=run.unit,
+        )
+
+
+Run = m.RunReport | RunTimes
+
+
+def own_time(run: Run, unit: Unit) -> m.Spread | m.Skipped:
+    """Of its first process."""
+    return {PER_STEP: run.step, PER_EVALUATION: run.evaluation_time}.get(unit, run.per_unit)
+
+
+def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
     if isinstance(run.rounds, m.Skipped):
         return None
     found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
+    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
+
+
+def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[float]:
+    """A time of each round, or of each piece of one."""
+    if unit == PER_STEP:
+        return took.step_us
+    if unit == PER_EVALUATION:
+        return took.evaluation_s
+    if took.evaluation_s:
+        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
+        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
+    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
+
+
+def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
+    """What the judge is told of a run."""
+    own = own_time(run, unit)
+    if isinstance(own, m.Skipped):
+        return own
+    medians = {1: own.median}
+    if isinstance(run.rounds, m.Rounds):
+        each = columns(run, run.rounds, unit)
+        if len(each) == len(run.rounds.numbers):  # else nobody knows which round has none
+            medians = dict(zip(run.rounds.numbers, each, strict=True))
+    return within_process(own, by_step=unit == PER_STEP, rounds=medians)
+
+
+def within_process(time: m.Spread, *, by_step: bool, rounds: Mapping[int, float] = {}) -> Samples:
+    """Steps are many and have outliers, whole evaluations are few and all of them count."""
+    low, high = (time.p10, time.p90) if by_step else (time.minimum, time.maximum)
+    return Samples(median=time.median, low=low, high=high, count=time.samples, rounds=rounds)
+
+
+def held(run: Run, other: Run, unit: Unit) -> Answer:
+    mine, theirs = samples(run, unit), samples(other, unit)
+    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
+        return Unknown(Doubt.NO_TIME)
+    return judge(mine, theirs)
+
+
+def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
+    """Why the judge ranks neither of two runs before the other, with the figures; empty if it does."""
+    names, sides = (run[0], other[0]), [samples(each, unit) for _, each in (run, other)]
+    known = [side for side in sides if isinstance(side, Samples)]
+    if isinstance(answer, Level):
+        by_rounds = all(len(side.rounds) >= FEWEST_ROUNDS for side in known)
+        why = Doubt.STRADDLES if by_rounds else Doubt.OVERLAP
+    elif isinstance(answer, Unknown):
+        why = answer.why
+    else:
+        return ""
+    if why is Doubt.ONCE:
+        return f"measured once (n = {min(side.count for side in known)})"
+    if why is Doubt.VARIED:
+        name, side = next((name, side) for name, side in zip(names, known, strict=True) if side.variation > NOISY)
+        return f"the times of {name} varied {figure(side.variation)}× within one process: the machine was busy"
+    if why is Doubt.OVERLAP:
+        ranges = " vs ".join(f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in known)
+        return f"their spreads overlap ({ranges} {unit.name})"
+    if why is Doubt.STRADDLES and answer.interval is not None:
+        ends = f"{figure(answer.interval.low)} to {figure(answer.interval.high)}"
+        processes = " + ".join(str(len(side.rounds)) for side in known)
+        return f"{names[1]} takes {ends}× as long as {names[0]} (95 % interval, {processes} processes)"
+    return str(why)
