@@ -1,7 +1,11 @@
-"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming."""
+"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming; and which way
+to treat varying sizes takes least time."""
 
 from collections import Counter
 from collections.abc import Sequence
+
+from kgprof import model as m
+from kgprof.judge import Level, Samples, first_is_faster, judge
 
 MOST = 8  # torch's recompile limit: each bucket is a graph
 WASTE = 0.10  # share of the computed rows that may be padding
@@ -41,3 +45,45 @@ def recommended(sizes: Sequence[int]) -> tuple[int, ...]:
         if padded_share(sizes, chosen := buckets(sizes, most)) <= WASTE:
             return chosen
     return buckets(sizes, MOST)
+
+
+# ---------------------------------------------------------------- which policy
+
+Policies = Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]
+
+
+def best_policy(policies: Policies) -> m.SizePolicy | None:
+    """The fastest over the sequence in steady state, or of those that are level with it the one that compiles in the
+    fewest seconds."""
+    timed = _timed(policies)
+    if not timed:
+        return None
+    fastest = min(timed, key=lambda policy: timed[policy].median)
+    seconds = {policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)}
+    level = [policy for policy in timed if isinstance(judge(timed[fastest], timed[policy]), Level)]
+    return min((fastest, *level), key=lambda policy: seconds[policy])
+
+
+def undecided(policies: Policies, best: m.SizePolicy) -> list[m.SizePolicy]:
+    """The other policies that nobody knows to be slower than the best one."""
+    timed = _timed(policies)
+    answers = {policy: judge(timed[best], timed[policy]) for policy in timed if policy is not best}
+    return [policy for policy, answer in answers.items() if not (first_is_faster(answer) or isinstance(answer, Level))]
+
+
+def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:
+    """The whole sequence, of the sums of its calls, in one process each."""
+    timed = {}
+    for policy, found in policies:
+        if isinstance(found, m.Skipped) or found.differs:
+            continue
+        costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
+        if len(costs) < len(found.sizes) or not costs:
+            continue
+        timed[policy] = Samples(
+            median=sum(calls * time.median for calls, time in costs),
+            low=sum(calls * time.p10 for calls, time in costs),
+            high=sum(calls * time.p90 for calls, time in costs),
+            count=min(time.samples for _, time in costs),
+        )
+    return timed

@@ -307,11 +307,13 @@ def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
     return m.Estimate(value=value, low=low, high=high, unit="s")
 
 
-def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped) -> m.Tier | m.Skipped:
-    """By the thresholds of document S2; a step that is not faster beyond the noise is poor."""
+def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged) -> m.Tier | m.Skipped:
+    """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
     if isinstance(speedup, m.Skipped):
         return speedup
-    if speedup.low <= 1:
+    if verdict is m.Judged.UNDECIDED:
+        return NOT_KNOWN
+    if verdict is not m.Judged.FASTER:
         return m.Tier.POOR
     if isinstance(break_even, m.Skipped):
         return break_even
