@@ -39,7 +39,7 @@ from typing import Any
 import msgspec
 
 from kgprof import model as m
-from kgprof.compare.metrics import verdict_of
+from kgprof.compare.metrics import VERDICTS as OF_HEAD
 from kgprof.judge import InTurn, Pair, Samples, judge, looks, ratio_in_turn
 from kgprof.measures import times
 from kgprof.progress import Silent
@@ -214,8 +214,9 @@ def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
     if (look := len(pairs)) not in looks(most):
         return {}
     whole = {number: pair for number, pair in enumerate(pairs, start=2) if pair}
-    answers = {name: judge(*sides(whole, name, look, most), limit) for name in next(iter(whole.values()), ())}
-    verdicts = {verdict_of(answer) for answer in answers.values()}
+    in_turn = InTurn(planned=most, made=look)
+    answers = {name: judge(*sides(whole, name), limit, in_turn) for name in next(iter(whole.values()), ())}
+    verdicts = {OF_HEAD[answer.verdict] for answer in answers.values()}
     if look < most and (m.MetricVerdict.INCONCLUSIVE in verdicts or not verdicts):
         return {}
     order = [m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER, m.MetricVerdict.SAME]
@@ -229,21 +230,17 @@ def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
     }
 
 
-def sides(whole: Mapping[int, Any], name: str, made: int, most: int) -> tuple[Samples, Samples]:
+def sides(whole: Mapping[int, Any], name: str) -> tuple[Samples, Samples]:
     """Base and head of pairs of which the ratio is kept and not the pieces of work."""
     kept = {number: Pair(*pair[name]) for number, pair in whole.items()}
-    pieces = dict.fromkeys(kept, (1.0,)), {number: (pair.ratio,) for number, pair in kept.items()}
-    base = {number: pair.first for number, pair in kept.items()}
-    head = {number: pair.second for number, pair in kept.items()}
 
-    def side(rounds: Mapping[int, float], ratios: Mapping[int, Sequence[float]]) -> Samples:
-        in_turn = InTurn(planned=most, made=made, pieces=ratios)
-        middle = statistics.median(rounds.values())
-        return Samples(
-            median=middle, low=min(rounds.values()), high=max(rounds.values()), count=1, rounds=rounds, in_turn=in_turn
-        )
+    def side(rounds: Mapping[int, float], ratios: Mapping[int, float]) -> Samples:
+        pieces = {number: (ratio,) for number, ratio in ratios.items()}
+        return Samples(median=1.0, low=1.0, high=1.0, count=1, rounds=rounds, pieces=pieces)
 
-    return side(base, pieces[0]), side(head, pieces[1])
+    base = side({number: pair.first for number, pair in kept.items()}, dict.fromkeys(kept, 1.0))
+    ratios = {number: pair.ratio for number, pair in kept.items()}
+    return base, side({number: pair.second for number, pair in kept.items()}, ratios)
 
 
 # ---------------------------------------------------------------- what came out

@@ -12,20 +12,22 @@ What is known about two sides decides which of three rules holds; the first that
    inequality the sum holds however the looks depend on each other.
 2. **Rounds**: a round is a fresh process, so its median is one independent sample; the steps within one are not.
    Welch's interval for the difference of the means of their logarithms (B. L. Welch, Biometrika 34, 1947: unequal
-   variances, Satterthwaite's degrees of freedom).
+   variances, Satterthwaite's degrees of freedom). Rounds that do not overlap decide also where that interval is wide:
+   if so many of them do so by chance in at most ALPHA of all cases (the exact rank test: 2 in all the ways to part
+   them), or if they are APART.
 3. **One process each**: the ranges must not overlap, and the medians must be APART; processes of one program were seen
    1.4 and 1.5 times apart on an H200 (torch 2.11, the evaluator). Times that vary more than NOISY within one process
    rank nothing. A range over several processes, as that of a sum of parts, has their distance in it already.
 
-An interval that leaves out 1 decides. One that lies within LEVEL_WITHIN of 1 says that both are level.
+An interval that leaves out 1 decides, and one that lies within LEVEL_WITHIN of 1 says that both are level.
 """
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, median, variance
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -43,32 +45,35 @@ LEVEL_WITHIN = 1.1
 
 
 class Doubt(StrEnum):
-    """Why nobody can tell which is faster."""
+    """Why nobody can tell which is faster, with places for what was measured."""
 
     NO_TIME = "a time is zero or was not measured"
-    ONCE = "measured once"
-    VARIED = "times varied too much within one process: the machine was busy"
-    OVERLAP = "their spreads overlap"
-    CLOSE = f"one process each ranks runs that are {APART:g}× apart or more; add --rounds 3"
+    ONCE = "measured once (n = {fewest})"
+    VARIED = "the times of {noisy} varied {variation}× within one process: the machine was busy"
+    OVERLAP = "their spreads overlap ({ranges})"
+    CLOSE = f"one process each ranks runs that are {APART:g}× apart or more"
     ONE_ROUND = "an interval needs at least two rounds per side"
-    STRADDLES = "the 95 % interval leaves both possible"
+    STRADDLES = "{second} takes {low} to {high}× as long as {first} (95 % interval, {rounds} processes)"
 
 
-class InTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """How a side was recorded beside another one, pair by pair. Round 1 of a side is in no pair: its caches were cold.
-
-    ``pieces``: of the rounds that took turns with the other side's, the same work in the same order."""
+class InTurn(NamedTuple):
+    """How many pairs two sides that were recorded in turn have."""
 
     planned: int
-    made: int  # pairs, with those that were lost: at which look one stands is not for chance to say
-    pieces: Mapping[int, Sequence[float]]
+    made: int  # with those that were lost: at which look one stands is not for chance to say
+
+    @property
+    def look(self) -> int:
+        """The last one that so many pairs have come to; 0: none yet."""
+        return max((look for look in looks(self.planned) if look <= self.made), default=0)
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured of one program, in any unit of time.
 
     Of one process its median, and its range: nine of ten of its steps, or all of its whole evaluations. Of several
-    processes a median each, by the number of the round."""
+    processes a median each, by the number of the round; and of rounds that took turns with another side's the pieces of
+    work in their order."""
 
     median: float
     low: float
@@ -76,7 +81,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     processes: int = 1  # that the range is over
     rounds: Mapping[int, float] = {}
-    in_turn: InTurn | None = None
+    pieces: Mapping[int, Sequence[float]] = {}
 
     @property
     def variation(self) -> float:
@@ -95,58 +100,46 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faster(msgspec.Struct, frozen=True):
-    """One of the two is. ``ratio`` is the second side's time over the first one's."""
+    """One of the two is."""
 
     interval: Interval
 
     @property
-    def ratio(self) -> float:
-        return self.interval.ratio
-
-    @property
-    def first(self) -> bool:
-        """Whether it is the first one."""
-        return self.interval.ratio > 1
+    def verdict(self) -> m.Judged:
+        """About the first side, as of every answer."""
+        return m.Judged.FASTER if self.interval.ratio > 1 else m.Judged.SLOWER
 
 
 class Level(msgspec.Struct, frozen=True):
     """They take equally long; of two sides with a limit, the second one takes no longer than that allows."""
 
     interval: Interval
+    verdict: ClassVar = m.Judged.LEVEL
 
 
 class Unknown(msgspec.Struct, frozen=True):
     why: Doubt
     interval: Interval | None = None  # where one was measured
+    verdict: ClassVar = m.Judged.UNDECIDED
 
 
 Answer = Faster | Level | Unknown
 
 
-def judge(first: Samples, second: Samples, limit: float | None = None) -> Answer:
+def judge(first: Samples, second: Samples, limit: float | None = None, in_turn: InTurn | None = None) -> Answer:
     """Which of the two is faster.
 
-    ``limit``: the share by which the second side may take longer, 0.05 for 5 %. It is held against an interval only,
-    because the samples of one process say nothing about another one.
+    ``limit``: the share by which the second side may take longer, 0.05 for 5 %. It is held against an interval only:
+    neither one process each nor the order of the rounds says by how much a side is slower.
     """
-    measured = interval_of(first, second)
+    if in_turn is not None:
+        measured = paired(pairs(first, second, in_turn), in_turn) if in_turn.look else None
+    else:
+        measured = welch(first.rounds.values(), second.rounds.values())
     if measured is not None:
-        return decided(measured, limit)
+        apart = limit is None and in_turn is None and _rounds_apart(first.rounds.values(), second.rounds.values())
+        return Faster(measured) if apart else decided(measured, limit)
     return _by_ranges(first, second) if limit is None else Unknown(Doubt.ONE_ROUND)
-
-
-def first_is_faster(answer: Answer) -> bool:
-    return isinstance(answer, Faster) and answer.first
-
-
-def word(answer: Answer) -> m.Judged:
-    """The answer as it stands in a table, about the first side."""
-    match answer:
-        case Faster():
-            return m.Judged.FASTER if answer.first else m.Judged.SLOWER
-        case Level():
-            return m.Judged.LEVEL
-    return m.Judged.UNDECIDED
 
 
 def decided(measured: Interval, limit: float | None = None) -> Answer:
@@ -161,19 +154,28 @@ def decided(measured: Interval, limit: float | None = None) -> Answer:
     return Level(measured) if level else Unknown(Doubt.STRADDLES, measured)
 
 
+def _rounds_apart(first: Collection[float], second: Collection[float]) -> bool:
+    gap = max(min(second) / max(first), min(first) / max(second))
+    by_chance = 2 / math.comb(len(first) + len(second), len(first))
+    return gap >= APART or (gap > 1 and by_chance <= ALPHA)
+
+
 def _by_ranges(first: Samples, second: Samples) -> Answer:
     if min(first.low, second.low) <= 0:
         return Unknown(Doubt.NO_TIME)
-    ratio = second.median / first.median
-    low, high = second.low / first.high, second.high / first.low
-    measured = Interval(first=first.median, second=second.median, ratio=ratio, low=low, high=high)
-    in_one = min(first.processes, second.processes) == 1
+    measured = Interval(
+        first=first.median,
+        second=second.median,
+        ratio=second.median / first.median,
+        low=second.low / first.high,
+        high=second.high / first.low,
+    )
+    in_one, by = min(first.processes, second.processes) == 1, max(measured.ratio, 1 / measured.ratio)
     if in_one and min(first.count, second.count) < FEWEST:
         return Unknown(Doubt.ONCE)
     if in_one and max(first.variation, second.variation) > NOISY:
         return Unknown(Doubt.VARIED, measured)
-    by = max(ratio, 1 / ratio)
-    if low <= 1 <= high:
+    if measured.low <= 1 <= measured.high:
         return Level(measured) if by <= LEVEL_WITHIN else Unknown(Doubt.OVERLAP, measured)
     return Unknown(Doubt.CLOSE, measured) if in_one and by < APART else Faster(measured)
 
@@ -181,19 +183,11 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
 # ---------------------------------------------------------------- intervals
 
 
-def interval_of(first: Samples, second: Samples) -> Interval | None:
-    """Over processes. None where there are too few of them, or a time that is none."""
-    if first.in_turn is not None:
-        look = last_look(first.in_turn.made, first.in_turn.planned)
-        return paired(pairs(first, second), look, first.in_turn.planned) if look else None
-    return welch(list(first.rounds.values()), list(second.rounds.values()))
-
-
-def welch(first: Sequence[float], second: Sequence[float]) -> Interval | None:
-    """Of rounds of which none belongs to another."""
+def welch(first: Collection[float], second: Collection[float]) -> Interval | None:
+    """Of rounds of which none belongs to another. None for too few of them, or a time that is none."""
     if min(len(first), len(second)) < FEWEST_ROUNDS or min(*first, *second) <= 0:
         return None
-    logs = [math.log(x) for x in first], [math.log(x) for x in second]
+    logs = [*map(math.log, first)], [*map(math.log, second)]
     half = _half_width((variance(logs[0]), variance(logs[1])), (len(first), len(second)))
     return _interval(fmean(logs[0]), fmean(logs[1]), half)
 
@@ -221,12 +215,12 @@ def rounds_to_settle(first: Samples, second: Samples, limit: float) -> int | Non
 
     None where more than MOST_ROUNDS would be needed, or where there is no variance to reckon with.
     """
-    rounds = list(first.rounds.values()), list(second.rounds.values())
+    rounds = first.rounds.values(), second.rounds.values()
     measured = welch(*rounds)
     if measured is None:
         return None
     distance = abs(math.log(measured.ratio) - math.log1p(limit))
-    variances = variance([math.log(x) for x in rounds[0]]), variance([math.log(x) for x in rounds[1]])
+    variances = variance(map(math.log, rounds[0])), variance(map(math.log, rounds[1]))
     counts = range(FEWEST_ROUNDS, MOST_ROUNDS + 1)
     return next((n for n in counts if _half_width(variances, (n, n)) < distance), None)
 
@@ -262,17 +256,14 @@ class Pair(NamedTuple):
     ratio: float
 
 
-def pairs(first: Samples, second: Samples) -> list[Pair]:
-    """The rounds that both sides have, up to the last look, and never the first round."""
-    assert first.in_turn is not None
-    assert second.in_turn is not None
-    last = last_look(first.in_turn.made, first.in_turn.planned) or first.in_turn.planned
+def pairs(first: Samples, second: Samples, in_turn: InTurn) -> list[Pair]:
+    """The rounds that both sides have, up to the last look. Round 1 is in none: its caches were cold."""
     made = []
-    for number in sorted(first.rounds.keys() & second.rounds.keys()):
-        if 1 < number <= last + 1:
+    for number in range(2, (in_turn.look or in_turn.planned) + 2):
+        if number in first.rounds and number in second.rounds:
             one, other = first.rounds[number], second.rounds[number]
-            pieces = (side.in_turn.pieces.get(number, ()) for side in (first, second) if side.in_turn)
-            made.append(Pair(one, other, ratio_in_turn(*pieces) or other / one))
+            ratio = ratio_in_turn(first.pieces.get(number, ()), second.pieces.get(number, ()))
+            made.append(Pair(one, other, ratio or other / one))
     return made
 
 
@@ -288,17 +279,12 @@ def share(look: int, planned: int) -> float:
     return float(ALPHA * ((look / planned) ** SPENDING - (before / planned) ** SPENDING))
 
 
-def last_look(made: int, planned: int) -> int:
-    """The last one that so many pairs have come to; 0: none yet."""
-    return max((look for look in looks(planned) if look <= made), default=0)
-
-
-def paired(of: Sequence[Pair], look: int, planned: int) -> Interval | None:
-    """At a look; some pairs may have been lost. None for fewer than two, or a time that is none."""
+def paired(of: Sequence[Pair], in_turn: InTurn) -> Interval | None:
+    """At its look; some pairs may have been lost. None for fewer than two, or a time that is none."""
     if len(of) < FEWEST_ROUNDS or min(min(pair) for pair in of) <= 0:
         return None
     apart = [math.log(pair.ratio) for pair in of]
-    half = t_quantile(len(of) - 1, share(look, planned)) * math.sqrt(variance(apart) / len(of))
+    half = t_quantile(len(of) - 1, share(in_turn.look, in_turn.planned)) * math.sqrt(variance(apart) / len(of))
     middle = fmean(math.log(pair.first * pair.second) / 2 for pair in of)
     return _interval(middle - fmean(apart) / 2, middle + fmean(apart) / 2, half)
 

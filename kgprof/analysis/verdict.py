@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
-from kgprof.judge import FEWEST_ROUNDS, NOISY, Level, first_is_faster
+from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, ranked, timed, whole_jobs, within_process
 from kgprof.wording import figure, plural, ranges
@@ -107,7 +107,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
-        varied = within_process(best, by_step=unit is PER_STEP).variation
+        varied = within_process(best, unit).variation
         # A function is called alike each time; a script trains and evaluates, and its last batch is a smaller one.
         why = "the machine was busy" if first.script is None else "its steps do different work, or the machine was busy"
         busy = (f"its times varied {figure(varied)}× within the run: {why}",)
@@ -119,13 +119,13 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     notes += tuple(
         f"in {run.key.slug} {times.slow_first_words(run.slow_first)}" for run in (first, against) if run.slow_first
     )
-    if not first_is_faster(answers[against.key]):
+    if answers[against.key].verdict is not m.Judged.FASTER:
         why = times.why_not(answers[against.key], _named(first), _named(against), unit)
         figures = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
         if isinstance(answers[against.key], Level):
             return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, why))
         return Remark(text=f"cannot rank: {figures}; {why}", status=INCONCLUSIVE, notes=notes)
-    close = [(run, other) for run, other in others if not first_is_faster(answers[run.key])]
+    close = [(run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER]
     names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
     names += f" and {len(close) - 1} more" if len(close) > 1 else ""
     gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"

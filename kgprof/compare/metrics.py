@@ -17,19 +17,7 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
 from kgprof.compare.machine import ONE_ROUND
-from kgprof.judge import (
-    FEWEST_ROUNDS,
-    MOST_ROUNDS,
-    Answer,
-    Faster,
-    InTurn,
-    Level,
-    Samples,
-    judge,
-    looks,
-    pairs,
-    rounds_to_settle,
-)
+from kgprof.judge import FEWEST_ROUNDS, MOST_ROUNDS, InTurn, Samples, judge, looks, pairs, rounds_to_settle
 from kgprof.measures import times
 from kgprof.wording import plural, short
 
@@ -53,6 +41,15 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[m.MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
+
+    @property
+    def pairs(self) -> InTurn | None:
+        """Rounds from the second on, lost ones too."""
+        if self.in_turn is None:
+            return None
+        rounds = (self.base.rounds, self.head.rounds)
+        made = min(each.asked - 1 if isinstance(each, m.Rounds) else 0 for each in rounds)
+        return InTurn(self.in_turn.most_rounds, made)
 
     @property
     def other_settings(self) -> str:
@@ -121,29 +118,16 @@ class Time(msgspec.Struct, frozen=True):
             return m.Skipped(reason="no time above 0 was measured")
         return measured
 
-    def of_both(self, sides: Sides) -> tuple[Samples, Samples] | m.Skipped:
-        """With the pieces of work that the rounds of a pair took in turn."""
-        made = []
-        for run in (sides.base, sides.head):
-            measured = self.samples(run)
-            if isinstance(measured, m.Skipped):
-                return measured
-            if sides.in_turn is not None and isinstance(run.rounds, m.Rounds):
-                each = zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
-                pieces = {number: times.columns(run, took, self._of(run)) for number, took in each if took is not None}
-                in_turn = InTurn(planned=sides.in_turn.most_rounds, made=_pairs_made(sides), pieces=pieces)
-                measured = replace(measured, in_turn=in_turn)
-            made.append(measured)
-        return made[0], made[1]
-
-    def middle(self, run: m.RunReport) -> _Value:
-        measured = self.samples(run)
-        return measured if isinstance(measured, m.Skipped) else geometric_mean(measured.rounds.values())
-
     def _of(self, run: m.RunReport) -> times.Unit:
         return {STEP: times.PER_STEP, EVALUATION: times.PER_EVALUATION}.get(self.of, times.per_unit(run.unit))
 
 
+VERDICTS = {  # of head, by what the judge says of base
+    m.Judged.FASTER: m.MetricVerdict.WORSE,
+    m.Judged.SLOWER: m.MetricVerdict.BETTER,
+    m.Judged.LEVEL: m.MetricVerdict.SAME,
+    m.Judged.UNDECIDED: m.MetricVerdict.INCONCLUSIVE,
+}
 TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
     STEP: Time(STEP, "us", 1.0),
     EVALUATION: Time(EVALUATION, "s", 1e6),
@@ -155,7 +139,8 @@ def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]
     """The step decides where it is the same work, the evaluation where that is, else the time of a unit of work, which
     a budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
-    on_both = {of for of, time in TIMES.items() if not isinstance(time.of_both(sides), m.Skipped)}
+    both = (sides.base, sides.head)
+    on_both = {of for of, time in TIMES.items() if all(isinstance(time.samples(run), Samples) for run in both)}
     deciding = {of for of in on_both - {UNIT} if not other_work[of]}
     whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
     if UNIT in on_both and (UNIT in budgets or whole not in deciding):
@@ -170,12 +155,11 @@ def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]
 
 def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool) -> m.ComparedMetric:
     """``budget``: percent."""
-    base, head, both = time.middle(sides.base), time.middle(sides.head), time.of_both(sides)
-    rounds, work = (0, 0), sides.head.unit
-    if not isinstance(both, m.Skipped):
-        rounds = len(both[0].rounds), len(both[1].rounds)
-        if both[0].in_turn is not None:
-            rounds = (len(pairs(*both)),) * 2
+    base, head, work = time.samples(sides.base), time.samples(sides.head), sides.head.unit
+    middles = [_known(side, lambda known: geometric_mean(known.rounds.values())) for side in (base, head)]
+    rounds = [0 if isinstance(side, m.Skipped) else len(side.rounds) for side in (base, head)]
+    if not (isinstance(base, m.Skipped) or isinstance(head, m.Skipped) or sides.pairs is None):
+        rounds = [len(pairs(base, head, sides.pairs))] * 2
     metric = m.ComparedMetric(
         name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
@@ -183,9 +167,9 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
         time_of=time.of,
         rate=work.rate if time.of is UNIT else "",
         measured_in=m.PassName.TIMING,
-        base=base,
-        head=head,
-        ratio=_ratio(base, head),
+        base=middles[0],
+        head=middles[1],
+        ratio=_ratio(*middles),
         low=ONE_ROUND,
         high=ONE_ROUND,
         base_rounds=rounds[0],
@@ -194,17 +178,17 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
         verdict=m.MetricVerdict.NOT_OBSERVED,
         decides=decides,
     )
-    if isinstance(metric.ratio, m.Skipped) or isinstance(both, m.Skipped):  # of a side without this time
-        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(metric.ratio, both).reason)
+    if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(base, head).reason)
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
-    return _judged(metric, both, sides, budget / 100)
+    return _judged(metric, base, head, sides, budget / 100)
 
 
-def _judged(metric: m.ComparedMetric, both: tuple[Samples, Samples], sides: Sides, budget: float) -> m.ComparedMetric:
+def _judged(metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float) -> m.ComparedMetric:
     """By an interval."""
-    answer = judge(*both, limit=budget)
+    answer = judge(base, head, budget, sides.pairs)
     within = answer.interval
     if within is not None:
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
@@ -218,26 +202,16 @@ def _judged(metric: m.ComparedMetric, both: tuple[Samples, Samples], sides: Side
     if sides.in_turn is None and (moved := machine.moved(sides.drift, budget)):
         note = f"{machine.drift_words(moved)}, more than the limit; `kgprof compare --record` records both in turn"
         return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
-    if (verdict := verdict_of(answer)) is not m.MetricVerdict.INCONCLUSIVE:
+    if (verdict := VERDICTS[answer.verdict]) is not m.MetricVerdict.INCONCLUSIVE:
         slower = verdict is m.MetricVerdict.SAME and within.low > 1
         return replace(metric, verdict=verdict, note="slower, within the budget" if slower else "")
     if sides.in_turn is not None:
         settle, note = None, "the interval includes the limit; more rounds (--rounds) narrow it"
     else:
-        settle = rounds_to_settle(*both, budget)
+        settle = rounds_to_settle(base, head, budget)
         need = f"about {settle} rounds per side would" if settle else f"{MOST_ROUNDS} rounds would not"
         note = f"the interval includes the limit; {need} settle it"
     return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
-
-
-def verdict_of(answer: Answer) -> m.MetricVerdict:
-    """Of head, the second side."""
-    match answer:
-        case Faster():
-            return m.MetricVerdict.WORSE if answer.first else m.MetricVerdict.BETTER
-        case Level():
-            return m.MetricVerdict.SAME
-    return m.MetricVerdict.INCONCLUSIVE
 
 
 def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
@@ -248,11 +222,6 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
     few = [name for name, rounds in counts.items() if rounds < FEWEST_ROUNDS]
     which = "both sides were" if len(few) == 2 else f"{few[0]} was"
     return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
-
-
-def _pairs_made(sides: Sides) -> int:
-    """Rounds from the second on, lost ones too: at which look one stands is not for chance to say."""
-    return min(run.rounds.asked - 1 if isinstance(run.rounds, m.Rounds) else 0 for run in (sides.base, sides.head))
 
 
 # ---------------------------------------------------------------- counts and sizes

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
-from kgprof.judge import first_is_faster, judge
+from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
@@ -307,10 +307,11 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
         return False
     if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
         return False
-    both = TIMES[metric.time_of].of_both(sides)
-    if isinstance(both, m.Skipped) or 1 < min(metric.base_rounds, metric.head_rounds) < FEWEST_TO_EXPLAIN:
+    base, head = (TIMES[metric.time_of].samples(run) for run in (sides.base, sides.head))
+    few = 1 < min(metric.base_rounds, metric.head_rounds) < FEWEST_TO_EXPLAIN
+    if few or isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
         return False
-    return first_is_faster(judge(*both))
+    return judge(base, head, in_turn=sides.pairs).verdict is m.Judged.FASTER
 
 
 class _Steps(msgspec.Struct, frozen=True, kw_only=True):

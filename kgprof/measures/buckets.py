@@ -3,9 +3,10 @@ to treat varying sizes takes least time."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kgprof import model as m
-from kgprof.judge import Level, Samples, first_is_faster, judge
+from kgprof.judge import Level, Samples, Unknown, judge
 
 MOST = 8  # torch's recompile limit: each bucket is a graph
 WASTE = 0.10  # share of the computed rows that may be padding
@@ -52,23 +53,24 @@ def recommended(sizes: Sequence[int]) -> tuple[int, ...]:
 Policies = Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]
 
 
-def best_policy(policies: Policies) -> m.SizePolicy | None:
+class Choice(NamedTuple):
+    best: m.SizePolicy
+    fastest: m.SizePolicy
+    unknown: list[m.SizePolicy]  # those that nobody can tell from the fastest
+
+
+def best_policy(policies: Policies) -> Choice | None:
     """The fastest over the sequence in steady state, or of those that are level with it the one that compiles in the
     fewest seconds."""
     timed = _timed(policies)
     if not timed:
         return None
     fastest = min(timed, key=lambda policy: timed[policy].median)
+    answers = {policy: judge(timed[fastest], side) for policy, side in timed.items() if policy is not fastest}
     seconds = {policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)}
-    level = [policy for policy in timed if isinstance(judge(timed[fastest], timed[policy]), Level)]
-    return min((fastest, *level), key=lambda policy: seconds[policy])
-
-
-def undecided(policies: Policies, best: m.SizePolicy) -> list[m.SizePolicy]:
-    """The other policies that nobody knows to be slower than the best one."""
-    timed = _timed(policies)
-    answers = {policy: judge(timed[best], timed[policy]) for policy in timed if policy is not best}
-    return [policy for policy, answer in answers.items() if not (first_is_faster(answer) or isinstance(answer, Level))]
+    level = [policy for policy, answer in answers.items() if isinstance(answer, Level)]
+    best = min((fastest, *level), key=lambda policy: seconds[policy])
+    return Choice(best, fastest, [policy for policy, answer in answers.items() if isinstance(answer, Unknown)])
 
 
 def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:

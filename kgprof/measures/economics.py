@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
-from kgprof.judge import Answer, word
+from kgprof.judge import Answer
 from kgprof.measures.times import (
     PER_STEP,
     RunTimes,
     Unit,
     held,
+    of_both,
     over_rounds,
-    own_time,
     per_unit,
     spread,
     step_time,
@@ -157,7 +157,7 @@ class _Times(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> m.Payoff:
         if self.answer is None:
             return m.Payoff.NOT_OBSERVED
-        return PAYOFFS[word(self.answer)]
+        return PAYOFFS[self.answer.verdict]
 
 
 def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
@@ -168,16 +168,13 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     theirs = RunTimes.of(eager)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
-        compiled, other = own_time(mine, unit), own_time(theirs, unit)
-        if isinstance(compiled, m.Skipped) or isinstance(other, m.Skipped):
+        both, answer = of_both(mine, theirs, unit), held(mine, theirs, unit)
+        if isinstance(both, m.Skipped):
             continue
-        answer, fewest = held(mine, theirs, unit), 1
-        over = over_rounds(mine, unit), over_rounds(theirs, unit)
-        if over[0] is not None and over[1] is not None:
-            compiled, other = over[0], over[1]
-            fewest = min(compiled.samples, other.samples)
+        in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
+        rounds = min(time.samples for time in both) if in_rounds else 1
         doubt = why_not(answer, (run.key.slug, mine), (eager.key.slug, theirs), unit)
-        return _Times(compiled=compiled, eager=other, unit=unit, rounds=fewest, answer=answer, doubt=doubt)
+        return _Times(compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt)
     return _Times(compiled=mine.step, eager=theirs.step)
 
 

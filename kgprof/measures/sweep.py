@@ -13,7 +13,7 @@ from statistics import fmean, median
 import msgspec
 
 from kgprof import model as m
-from kgprof.judge import Answer, Samples, first_is_faster, judge, word
+from kgprof.judge import Answer, Samples, judge
 from kgprof.measures.economics import NEVER, NO_START, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
@@ -151,8 +151,9 @@ def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], exec
         made = dict.fromkeys(made, ITSELF)
     elif eager is not None:
         made |= _against_eager(part, eager, executions)
-    compared = eager is not None and part is not eager and isinstance(made["speedup"], m.Estimate)
-    against = word(part.faster(eager)) if eager is not None and compared else m.Judged.UNDECIDED
+    against = m.Judged.UNDECIDED
+    if eager is not None and part is not eager and isinstance(made["speedup"], m.Estimate):
+        against = part.faster(eager).verdict
     next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,
@@ -192,9 +193,9 @@ def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, m.
 
 def _if_faster(break_even: m.Estimate | m.Skipped, answer: Answer) -> m.Estimate | m.Skipped:
     """What is not known to be faster pays at no number of steps that anybody knows."""
-    if first_is_faster(answer) or break_even in (NO_START, ONE_START):
+    if answer.verdict is m.Judged.FASTER or break_even in (NO_START, ONE_START):
         return break_even
-    return NEVER if word(answer) is m.Judged.SLOWER else NOT_KNOWN
+    return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
 
 
 def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
@@ -258,7 +259,9 @@ def verdict(
         code = code if chosen or best.cell.compiles else ""
         return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
     _, second, theirs = ranked[1]
-    level = [(each.cell.name, its) for _, each, its in ranked if not first_is_faster(judge(_sum(mine), _sum(its)))]
+    level = [
+        (each.cell.name, its) for _, each, its in ranked if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
+    ]
     if len(level) > 1:
         names = [name for name, _ in level]
         together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)

@@ -3,16 +3,18 @@ rounds of one run come to; and the runs by the time that ranks them: what they h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import msgspec
+from msgspec import structs
 
 from kgprof import model as m
-from kgprof.judge import FEWEST_ROUNDS, NOISY, Answer, Doubt, Level, Samples, Unknown, first_is_faster, judge, word
+from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
+NO_BASELINE = m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -121,58 +123,6 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
         unit=unit.rate,
         measured_in=time.measured_in,
     )
-
-
-def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: bool = False) -> m.Speedup | m.Skipped:
-    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step.
-
-    On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
-    """
-    if baseline is None:
-        return m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
-    if run.key == baseline.key:
-        return m.Skipped(reason="this run is the baseline")
-    if results_differ:
-        return m.Skipped(reason="results differ")
-    mine, theirs = RunTimes.of(run), RunTimes.of(baseline)
-    if _whole(mine) and _whole(theirs) and _counted(mine) == _counted(theirs):
-        return _ratio(mine, theirs, PER_EVALUATION, "whole evaluation")
-    timed = isinstance(mine.step, m.Spread) and isinstance(theirs.step, m.Spread)
-    other_work = (evaluates(mine) or evaluates(theirs)) and run.key.strategy != baseline.key.strategy
-    if timed and other_work:
-        return m.Skipped(reason=STEPS_DIFFER)
-    return _ratio(mine, theirs, PER_STEP, "step")
-
-
-def _whole(run: RunTimes) -> bool:
-    """Was timed over whole evaluations, none of which is known to have left work undone."""
-    timed = isinstance(run.evaluation_time, m.Spread)
-    return timed and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
-
-
-def _counted(run: RunTimes) -> bool:
-    return isinstance(run.evaluation, m.Evaluation)
-
-
-def _ratio(run: RunTimes, baseline: RunTimes, unit: Unit, basis: str) -> m.Speedup | m.Skipped:
-    mine, theirs = own_time(run, unit), own_time(baseline, unit)
-    if isinstance(mine, m.Skipped):
-        return mine
-    if isinstance(theirs, m.Skipped):
-        return m.Skipped(reason=f"the baseline has no time: {theirs.reason}")
-    if mine.minimum <= 0:
-        return m.Skipped(reason="a measured time is zero, so there is no ratio")
-    over = over_rounds(run, unit), over_rounds(baseline, unit)
-    if over[0] is not None and over[1] is not None:
-        mine, theirs = over[0], over[1]
-        basis = f"{basis}, {min(mine.samples, theirs.samples)} processes"
-    answer = held(run, baseline, unit)
-    low: float | m.Skipped
-    high: float | m.Skipped
-    low = high = m.Skipped(reason=plural(min(mine.samples, theirs.samples), "sample"))
-    if answer.interval is not None:
-        low, high = answer.interval.low, answer.interval.high
-    return m.Speedup(ratio=theirs.median / mine.median, low=low, high=high, basis=basis, verdict=word(answer))
 
 
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
@@ -334,7 +284,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_winner(self) -> bool:
         """Whether the first run is faster than each of the others."""
-        return bool(self.answers) and all(map(first_is_faster, self.answers))
+        return bool(self.answers) and all(answer.verdict is m.Judged.FASTER for answer in self.answers)
 
 
 def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
@@ -364,6 +314,44 @@ def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Rank
     (first, _), *others = runs
     answers = tuple(held(first, run, unit) for run, _ in others)
     return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
+
+
+def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
+    """Each against the declared baseline, on what ranks the two."""
+    baseline = next((run for run in runs if run.is_baseline), None)
+    return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
+
+
+def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
+    if baseline is None:
+        return NO_BASELINE
+    if run is baseline:
+        return m.Skipped(reason="this run is the baseline")
+    if run.results_differ:
+        return m.Skipped(reason="results differ")
+    found = ranked([baseline, run])
+    if found is None or len(found.runs) < 2:
+        if isinstance(run.step, m.Skipped):
+            return run.step
+        return m.Skipped(
+            reason=STEPS_DIFFER
+            if isinstance(baseline.step, m.Spread)
+            else f"the baseline has no time: {baseline.step.reason}"
+        )
+    taken, unit = {each.key: time for each, time in found.runs}, found.unit
+    mine, theirs = taken[run.key], taken[baseline.key]
+    if mine.minimum <= 0:
+        return m.Skipped(reason="a measured time is zero, so there is no ratio")
+    fewest, answer = min(mine.samples, theirs.samples), held(run, baseline, unit)
+    once = m.Skipped(reason=plural(fewest, "sample"))
+    processes = f", {fewest} processes" if found.in_rounds else ""
+    return m.Speedup(
+        ratio=theirs.median / mine.median,
+        low=answer.interval.low if answer.interval else once,
+        high=answer.interval.high if answer.interval else once,
+        basis=f"{'step' if unit is PER_STEP else 'whole evaluation'}{processes}",
+        verdict=answer.verdict,
+    )
 
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
@@ -445,18 +433,31 @@ def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
     own = own_time(run, unit)
     if isinstance(own, m.Skipped):
         return own
-    medians = {1: own.median}
+    known = within_process(own, unit)
     if isinstance(run.rounds, m.Rounds):
+        numbers, in_turn = run.rounds.numbers, zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
         each = columns(run, run.rounds, unit)
-        if len(each) == len(run.rounds.numbers):  # else nobody knows which round has none
-            medians = dict(zip(run.rounds.numbers, each, strict=True))
-    return within_process(own, by_step=unit == PER_STEP, rounds=medians)
+        pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
+        if len(each) == len(numbers):  # else nobody knows which round has none
+            return structs.replace(known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces)
+    return known
 
 
-def within_process(time: m.Spread, *, by_step: bool, rounds: Mapping[int, float] = {}) -> Samples:
+def within_process(time: m.Spread, unit: Unit) -> Samples:
     """Steps are many and have outliers, whole evaluations are few and all of them count."""
-    low, high = (time.p10, time.p90) if by_step else (time.minimum, time.maximum)
-    return Samples(median=time.median, low=low, high=high, count=time.samples, rounds=rounds)
+    low, high = (time.p10, time.p90) if unit == PER_STEP else (time.minimum, time.maximum)
+    return Samples(median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median})
+
+
+def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
+    """Over rounds where both have them."""
+    mine, theirs = over_rounds(run, unit), over_rounds(other, unit)
+    if mine is not None and theirs is not None:
+        return mine, theirs
+    own, its = own_time(run, unit), own_time(other, unit)
+    if isinstance(own, m.Skipped) or isinstance(its, m.Skipped):
+        return m.first_skipped(own, its)
+    return own, its
 
 
 def held(run: Run, other: Run, unit: Unit) -> Answer:
@@ -468,25 +469,22 @@ def held(run: Run, other: Run, unit: Unit) -> Answer:
 
 def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
     """Why the judge ranks neither of two runs before the other, with the figures; empty if it does."""
-    names, sides = (run[0], other[0]), [samples(each, unit) for _, each in (run, other)]
-    known = [side for side in sides if isinstance(side, Samples)]
-    if isinstance(answer, Level):
-        by_rounds = all(len(side.rounds) >= FEWEST_ROUNDS for side in known)
-        why = Doubt.STRADDLES if by_rounds else Doubt.OVERLAP
-    elif isinstance(answer, Unknown):
-        why = answer.why
-    else:
+    sides = {name: side for name, each in (run, other) if isinstance(side := samples(each, unit), Samples)}
+    if isinstance(answer, Faster) or len(sides) < 2:
         return ""
-    if why is Doubt.ONCE:
-        return f"measured once (n = {min(side.count for side in known)})"
-    if why is Doubt.VARIED:
-        name, side = next((name, side) for name, side in zip(names, known, strict=True) if side.variation > NOISY)
-        return f"the times of {name} varied {figure(side.variation)}× within one process: the machine was busy"
-    if why is Doubt.OVERLAP:
-        ranges = " vs ".join(f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in known)
-        return f"their spreads overlap ({ranges} {unit.name})"
-    if why is Doubt.STRADDLES and answer.interval is not None:
-        ends = f"{figure(answer.interval.low)} to {figure(answer.interval.high)}"
-        processes = " + ".join(str(len(side.rounds)) for side in known)
-        return f"{names[1]} takes {ends}× as long as {names[0]} (95 % interval, {processes} processes)"
-    return str(why)
+    in_rounds = min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS
+    why = answer.why if isinstance(answer, Unknown) else Doubt.STRADDLES if in_rounds else Doubt.OVERLAP
+    noisy = max(sides, key=lambda name: sides[name].variation)
+    ranges = " vs ".join(f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values())
+    sentence = why.format(
+        first=run[0],
+        second=other[0],
+        fewest=min(side.count for side in sides.values()),
+        noisy=noisy,
+        variation=figure(sides[noisy].variation),
+        ranges=f"{ranges} {unit.name}",
+        low=figure(answer.interval.low) if answer.interval else "",
+        high=figure(answer.interval.high) if answer.interval else "",
+        rounds=" + ".join(str(len(side.rounds)) for side in sides.values()),
+    )
+    return f"{sentence}; add --rounds 3" if why is Doubt.CLOSE else sentence

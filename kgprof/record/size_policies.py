@@ -84,7 +84,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         warm = of.caches
         cold = replace(warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False)
         policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
-    best = buckets.best_policy(policies)
+    chosen_policy = buckets.best_policy(policies)
+    best = chosen_policy.best if chosen_policy else None
     return m.Shapes(
         function=seen.function,
         tensor=seen.tensor,

@@ -7,7 +7,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import APART
-from kgprof.measures.buckets import undecided
+from kgprof.measures.buckets import best_policy
 from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.render.quantity import duration, figure, percent, ratio, size
 from kgprof.render.sheet import Code, Section, Sheet
@@ -341,22 +341,16 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
     whose = "the program's own calls" if shapes.collected else "--sizes"
     blocks: list[Block] = []
-    if shapes.recommended is None:
+    chosen = best_policy(shapes.policies)
+    if shapes.recommended is None or chosen is None:
         blocks.append("No policy ran with eager's results.")
     else:
-        timed = {
-            policy: steady
-            for policy, found in shapes.policies
-            if isinstance(found, m.PolicyResult)
-            and not found.differs
-            and not isinstance(steady := found.steady_ms, m.Skipped)
-        }
-        fastest, best = min(timed, key=lambda policy: timed[policy]), shapes.recommended
+        best, fastest = shapes.recommended, chosen.fastest
         noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not best else ""
         blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(text=shapes.code)]
-        if unknown := undecided(shapes.policies, best):
-            close = f"One process each cannot tell {best} from what is less than {APART:g}× slower, or varies"
-            blocks.append(f"{close}: {', '.join(unknown)}.")
+        if chosen.unknown:
+            close = f"One process each cannot tell {fastest} from what is less than {APART:g}× slower, or varies"
+            blocks.append(f"{close}: {', '.join(chosen.unknown)}.")
     blocks += [_policies(shapes), _sizes(shapes)]
     intro = (
         f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "

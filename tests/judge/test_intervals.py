@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgprof.compare.machine import moved
-from kgprof.compare.metrics import verdict_of
+from kgprof.compare.metrics import VERDICTS
 from kgprof.judge import (
     ALPHA,
     Interval,
+    InTurn,
     Pair,
     Samples,
     decided,
-    last_look,
     looks,
     paired,
     ratio_in_turn,
@@ -30,7 +30,7 @@ from kgprof.model import MachineDrift, MetricVerdict
 
 
 def verdict(found: Interval, budget: float) -> MetricVerdict:
-    return verdict_of(decided(found, budget))
+    return VERDICTS[decided(found, budget).verdict]
 
 
 def rounds(*times: float) -> Samples:
@@ -178,7 +178,7 @@ def test_a_machine_moved_by_more_than_the_budget_either_way(ratio: float, expect
 def test_all_of_the_error_probability_is_spent_over_the_looks() -> None:
     assert looks(10) == (4, 6, 8, 10)
     assert (looks(2), looks(4), looks(5)) == ((2,), (4,), (4, 5))
-    assert [last_look(pairs, 10) for pairs in (0, 3, 4, 5, 9, 10)] == [0, 0, 4, 4, 8, 10]
+    assert [InTurn(10, pairs).look for pairs in (0, 3, 4, 5, 9, 10)] == [0, 0, 4, 4, 8, 10]
     for most in (2, 4, 7, 10, 30):
         assert sum(share(look, most) for look in looks(most)) == pytest.approx(ALPHA)
 
@@ -188,19 +188,19 @@ def test_a_paired_interval_worked_by_hand() -> None:
     base = [math.exp(x) for x in (0.0, 5.0, -2.0, 1.0)]
     head = [x * math.exp(more) for x, more in zip(base, (0.1, 0.3, 0.1, 0.3), strict=True)]
 
-    found = paired(quotients(base, head), 4, 4)
+    found = paired(quotients(base, head), InTurn(4, 4))
 
     assert found is not None
     half = 3.182 * math.sqrt(0.04 / 3 / 4)
     ends = math.log(found.ratio), math.log(found.low), math.log(found.high)
     assert ends == pytest.approx((0.2, 0.2 - half, 0.2 + half), abs=1e-4)
     assert found.second / found.first == pytest.approx(found.ratio)
-    assert paired(quotients([1.0], [2.0]), 4, 4) is None
-    assert paired([Pair(1.0, 2.0, 2.0), Pair(0.0, 1.0, 1.0)], 4, 4) is None
+    assert paired(quotients([1.0], [2.0]), InTurn(4, 4)) is None
+    assert paired([Pair(1.0, 2.0, 2.0), Pair(0.0, 1.0, 1.0)], InTurn(4, 4)) is None
 
 
 def test_where_pairs_took_turns_their_own_ratios_count_and_both_times_stay_in_the_middle() -> None:
-    found = paired([Pair(100.0, 400.0, 1.21)] * 4, 4, 4)
+    found = paired([Pair(100.0, 400.0, 1.21)] * 4, InTurn(4, 4))
 
     assert found is not None
     assert (found.ratio, found.low, found.high) == pytest.approx((1.21, 1.21, 1.21))
@@ -272,7 +272,7 @@ def recorded(
         base.append(math.exp(below))
         head.append(slower * math.exp(above))
         if (look := pair + 1) in looks(most):
-            found = paired(quotients(base, head), look, most)
+            found = paired(quotients(base, head), InTurn(most, look))
             assert found is not None
             held = held and found.low <= slower <= found.high
             if (judged := verdict(found, budget)) is not MetricVerdict.INCONCLUSIVE:
