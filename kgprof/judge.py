@@ -24,6 +24,7 @@ An interval that leaves out 1 decides, and one that lies within LEVEL_WITHIN of 
 
 import functools
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, median, variance
@@ -222,7 +223,8 @@ def rounds_to_settle(first: Samples, second: Samples, limit: float) -> int | Non
     distance = abs(math.log(measured.ratio) - math.log1p(limit))
     variances = variance(map(math.log, rounds[0])), variance(map(math.log, rounds[1]))
     counts = range(FEWEST_ROUNDS, MOST_ROUNDS + 1)
-    return next((n for n in counts if _half_width(variances, (n, n)) < distance), None)
+    at = bisect_left(counts, True, key=lambda n: _half_width(variances, (n, n)) < distance)
+    return counts[at] if at < len(counts) else None
 
 
 @functools.lru_cache(maxsize=4096)

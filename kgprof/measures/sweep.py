@@ -151,9 +151,8 @@ def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], exec
         made = dict.fromkeys(made, ITSELF)
     elif eager is not None:
         made |= _against_eager(part, eager, executions)
-    against = m.Judged.UNDECIDED
-    if eager is not None and part is not eager and isinstance(made["speedup"], m.Estimate):
-        against = part.faster(eager).verdict
+    of_both = eager is not None and isinstance(made["speedup"], m.Estimate)
+    against = part.faster(eager).verdict if eager and of_both else m.Judged.UNDECIDED
     next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,

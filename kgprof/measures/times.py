@@ -333,11 +333,9 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
     if found is None or len(found.runs) < 2:
         if isinstance(run.step, m.Skipped):
             return run.step
-        return m.Skipped(
-            reason=STEPS_DIFFER
-            if isinstance(baseline.step, m.Spread)
-            else f"the baseline has no time: {baseline.step.reason}"
-        )
+        if isinstance(baseline.step, m.Skipped):
+            return m.Skipped(reason=f"the baseline has no time: {baseline.step.reason}")
+        return m.Skipped(reason=STEPS_DIFFER)
     taken, unit = {each.key: time for each, time in found.runs}, found.unit
     mine, theirs = taken[run.key], taken[baseline.key]
     if mine.minimum <= 0:

@@ -119,7 +119,12 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     low: float | Skipped
     high: float | Skipped  # both skipped where a side was measured once
     basis: str  # "whole evaluation" or "step"
-    verdict: Judged = Judged.UNDECIDED  # the ratio ranks nothing unless this is "faster" or "slower"
+    verdict: Judged = Judged.UNDECIDED
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the ratio says which of the two is faster; no colour and no order is made of another one."""
+        return self.verdict in (Judged.FASTER, Judged.SLOWER)
 
 
 class ObserverCost(Model, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limits import Limits, anchor, importance
-from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ranks, ratio
+from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
 from kgprof.render.summary import made
 from kgprof.render.table import View
 from kgprof.wording import plural, ranges, relative
@@ -175,7 +175,7 @@ def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterato
         speedup = run.speedup
         words = "baseline" if run.is_baseline else DASH
         if isinstance(speedup, m.Speedup):
-            words = ratio(speedup.ratio) if ranks(speedup) else str(speedup.verdict)
+            words = ratio(speedup.ratio) if speedup.ranks else str(speedup.verdict)
         said = found.unit.say(time.median)
         yield RunBar(
             leads_to=anchor(index[run.key]),

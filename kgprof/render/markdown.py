@@ -28,7 +28,7 @@ from kgprof.render import (
 from kgprof.render.environment_facts import cores, gathered
 from kgprof.render.escaping import CELL, clip, escaped, one_line
 from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
-from kgprof.render.quantity import DASH, amount, ranks
+from kgprof.render.quantity import DASH, amount
 from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
@@ -118,7 +118,7 @@ class Front:
         for run, time in shown:
             speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
             if isinstance(run.speedup, m.Speedup):
-                speedup = f"{figure(run.speedup.ratio)}×" if ranks(run.speedup) else str(run.speedup.verdict)
+                speedup = f"{figure(run.speedup.ratio)}×" if run.speedup.ranks else str(run.speedup.verdict)
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
             starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
             yield code(run.key.slug, _NAMED, cell=True), found.unit.bare(time.median), speedup, starts

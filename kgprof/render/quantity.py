@@ -89,11 +89,6 @@ def sampled(time: m.Spread) -> str:
     return said if time.samples >= FEWEST_FOR_PERCENTILES else f"{said}, {EXTREMES}"
 
 
-def ranks(speedup: m.Speedup) -> bool:
-    """Whether the ratio says which of the two is faster; no colour and no order is made of another one."""
-    return speedup.verdict in (m.Judged.FASTER, m.Judged.SLOWER)
-
-
 def of_speedup(speedup: m.Speedup) -> str:
     """Its range, or why there is none."""
     if isinstance(speedup.low, m.Skipped):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ranks, ratio
+from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
 from kgprof.render.table import Cell, Column, Fact, Facts, Fold, Row, Small, Table, known, missing, number, plain, timed
 from kgprof.wording import plural
 
@@ -245,7 +245,7 @@ def _speedup(run: m.RunReport) -> Cell:
     if not isinstance(run.speedup, m.Speedup):
         return missing(run.speedup)
     speedup = run.speedup
-    open_question = () if ranks(speedup) else (str(speedup.verdict),)
+    open_question = () if speedup.ranks else (str(speedup.verdict),)
     details = (*open_question, of_speedup(speedup), speedup.basis)
     return Cell(ratio(speedup.ratio), details=details, value=speedup.ratio)
 

@@ -115,6 +115,17 @@ def test_speedup_of_what_was_measured_once_has_no_range() -> None:
     assert found == Speedup(ratio=pytest.approx(2.5), low=gone, high=gone, basis="whole evaluation")
 
 
+def test_speedup_of_evaluations_needs_no_step() -> None:
+    def stepless(key: RunKey, seconds: float) -> RunRecord:
+        timing = TimingPass(clock="perf_counter", step_us=((), ()), evaluation_s=(seconds, seconds))
+        return msgspec.structs.replace(run(key), timing=timing)
+
+    found = speedup(stepless(FUSED, 0.2), stepless(EAGER, 0.5))
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis, found.verdict) == (pytest.approx(2.5), "whole evaluation", "faster")
+
+
 def test_speedup_says_why_there_is_none() -> None:
     baseline = run(EAGER)
     lost = died(EAGER)
