@@ -72,7 +72,7 @@ class InTurn(NamedTuple):
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured of one program, in any unit of time.
 
-    Of one process its median, and its range: nine of ten of its steps, or all of its whole evaluations. Of several
+    Of one process its median, and its range: eight of ten of its steps, or all of its whole evaluations. Of several
     processes a median each, by the number of the round; and of rounds that took turns with another side's the pieces of
     work in their order."""
 
