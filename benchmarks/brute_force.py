@@ -56,7 +56,7 @@ from pathlib import Path
 from typing import Any
 
 from kgprof import model as m
-from kgprof.compare import intervals
+from kgprof.judge import t_quantile
 from kgprof.measures.sweep import weighed
 from kgprof.record import children, trials
 from kgprof.workloads import loading, programs
@@ -176,7 +176,7 @@ def ratio_of(totals: Sequence[float], others: Sequence[float]) -> tuple[float, f
     """Geometric mean of the rounds' ratios, with its 95 % interval."""
     logs = [math.log(one / other) for one, other in zip(totals, others, strict=True)]
     middle = statistics.fmean(logs)
-    half = intervals.t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 

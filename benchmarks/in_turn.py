@@ -32,14 +32,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kgprof import model as m
-from kgprof.compare import intervals
+from kgprof.compare.metrics import VERDICTS as OF_HEAD
+from kgprof.judge import InTurn, Pair, Samples, judge, looks, ratio_in_turn
 from kgprof.measures import times
 from kgprof.progress import Silent
 from kgprof.reading import layout
@@ -184,9 +185,7 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     return made
 
 
-def one_pair(
-    base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool
-) -> dict[str, intervals.Pair]:
+def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool) -> dict[str, Pair]:
     """Of the step and of the evaluation, where there is one; nothing where a process died."""
     (key,) = base.plan.runs
     files = [layout.run_folder(arm.folder, key) / f"{layout.round_name(2)}.json" for arm in (base, head)]
@@ -205,29 +204,43 @@ def one_pair(
     taken = [times.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed]
     pieces = [[each.step_us for each in taken], [each.evaluation_s for each in taken]]
     return {
-        name: intervals.Pair(below, above, intervals.ratio_in_turn(*side_by_side) or above / below)
+        name: Pair(below, above, ratio_in_turn(*side_by_side) or above / below)
         for name, (below, above), side_by_side in zip(("step", "evaluation"), medians, pieces, strict=False)
     }
 
 
 def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
     """Nothing before a look, nor while something is open and pairs are left."""
-    if (look := len(pairs)) not in intervals.looks(most):
+    if (look := len(pairs)) not in looks(most):
         return {}
-    whole = [pair for pair in pairs if pair]
-    found = {
-        name: intervals.paired([intervals.Pair(*each[name]) for each in whole], look, most)
-        for name in (whole[0] if whole else ())
-    }
-    verdicts = {each.verdict(limit) if each is not None else m.MetricVerdict.INCONCLUSIVE for each in found.values()}
+    whole = {number: pair for number, pair in enumerate(pairs, start=2) if pair}
+    in_turn = InTurn(planned=most, made=look)
+    answers = {name: judge(*sides(whole, name), limit, in_turn) for name in next(iter(whole.values()), ())}
+    verdicts = {OF_HEAD[answer.verdict] for answer in answers.values()}
     if look < most and (m.MetricVerdict.INCONCLUSIVE in verdicts or not verdicts):
         return {}
     order = [m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER, m.MetricVerdict.SAME]
     return {
         "verdict": min(verdicts, key=order.index, default=m.MetricVerdict.INCONCLUSIVE),
-        "slower_beyond_chance": any(each is not None and each.low > 1 for each in found.values()),
-        "ratios": {name: each and [each.ratio, each.low, each.high] for name, each in found.items()},
+        "slower_beyond_chance": any(each.interval is not None and each.interval.low > 1 for each in answers.values()),
+        "ratios": {
+            name: each.interval and [each.interval.ratio, each.interval.low, each.interval.high]
+            for name, each in answers.items()
+        },
     }
+
+
+def sides(whole: Mapping[int, Any], name: str) -> tuple[Samples, Samples]:
+    """Base and head of pairs of which the ratio is kept and not the pieces of work."""
+    kept = {number: Pair(*pair[name]) for number, pair in whole.items()}
+
+    def side(rounds: Mapping[int, float], ratios: Mapping[int, float]) -> Samples:
+        pieces = {number: (ratio,) for number, ratio in ratios.items()}
+        return Samples(median=1.0, low=1.0, high=1.0, count=1, rounds=rounds, pieces=pieces)
+
+    base = side({number: pair.first for number, pair in kept.items()}, dict.fromkeys(kept, 1.0))
+    ratios = {number: pair.ratio for number, pair in kept.items()}
+    return base, side({number: pair.second for number, pair in kept.items()}, ratios)
 
 
 # ---------------------------------------------------------------- what came out

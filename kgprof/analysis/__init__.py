@@ -30,7 +30,7 @@ from kgprof.measures.economics import economics
 from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
-from kgprof.measures.times import rounds, step_series, with_speedups
+from kgprof.measures.times import rounds, step_series
 from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
@@ -47,7 +47,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
-    runs = with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
+    runs = times.with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
@@ -136,9 +136,7 @@ def _exit_code(recording: m.Recording) -> int:
 def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     record, recording = run.record, run.whole.recording
     plan = recording.header.plan
-    baseline = None if plan.baseline is None else run.whole.run(plan.baseline)
     agreement, compared_with = _agreement(recording.agreement, run.key)
-    differs = isinstance(agreement, m.RunAgreement) and agreement.verdict == m.AgreementVerdict.DIFFERENT
     remembered = run.once(memory.summary)
     notes = [note for file in plan.trace_files if file.key == run.key for note in file.notes]
     notes += record.script.notes if record.script else ()
@@ -160,7 +158,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         unit=record.unit,
         per_unit=times.unit_time(record),
         throughput=times.throughput(times.unit_time(record), record.unit),
-        speedup=times.speedup(record, baseline.record if baseline else None, results_differ=differs),
+        speedup=times.NO_BASELINE,
         evaluation=record.evaluation,
         agreement=agreement,
         compared_with=compared_with,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
+from kgprof.judge import Level, Samples, Unknown, judge
 from kgprof.wording import figure
 
 WORTH = 0.05  # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
@@ -72,8 +73,8 @@ def _why_none(ways: Sequence[m.CaptureResult]) -> str:
 def _best(
     right: Sequence[m.CaptureResult], costs: dict[str, float]
 ) -> tuple[m.CaptureResult, tuple[m.CaptureResult, ...]]:
-    """The simplest of those that are as fast as the fastest, within WORTH or the noise of both; and the fastest one
-    where that is another."""
+    """The simplest of those that are level with the fastest, or within WORTH of it; and the fastest one where that is
+    another."""
 
     def simplicity(result: m.CaptureResult) -> int:
         return SIMPLEST.index((result.case.way, result.case.mode))
@@ -82,18 +83,23 @@ def _best(
     if not timed:
         return min(right, key=simplicity), ()
     fastest = min(timed, key=lambda result: costs[result.name])
-    enough, high = costs[fastest.name] * (1 + WORTH), _range(fastest)[1]
-    best = min((r for r in timed if costs[r.name] <= enough or _range(r)[0] <= high), key=simplicity)
+    enough = costs[fastest.name] * (1 + WORTH)
+    level = [r for r in timed if isinstance(judge(_samples(fastest), _samples(r)), Level)]
+    best = min((*level, *(r for r in timed if costs[r.name] <= enough)), key=simplicity)
     return best, () if best is fastest else (fastest,)
 
 
-def _range(result: m.CaptureResult) -> tuple[float, float]:
-    """10th to 90th percentile of a call with its copies."""
+def _open(one: m.CaptureResult, other: m.CaptureResult) -> bool:
+    return isinstance(judge(_samples(one), _samples(other)), Unknown)
+
+
+def _samples(result: m.CaptureResult) -> Samples:
+    """Of a call with its copies, in a process of its own."""
     assert result.answer is not None
     time = result.answer.call_us
     assert isinstance(time, m.Spread)
-    others = (result.cost_us or 0.0) - time.median  # the copies
-    return time.p10 + others, time.p90 + others
+    copies = (result.cost_us or 0.0) - time.median
+    return Samples(median=time.median + copies, low=time.p10 + copies, high=time.p90 + copies, count=time.samples)
 
 
 def _confidence(
@@ -114,6 +120,8 @@ def _confidence(
     medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
         medium.append(f"{near[0].name} has the lower median")
+    eager = [r for r in results if r.name == m.EAGER and {r.name, best.name} <= {*costs}]
+    medium += [f"one process each cannot tell it from {r.name}" for r in eager if _open(best, r)]
     agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")

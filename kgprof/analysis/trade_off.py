@@ -7,24 +7,24 @@ the same spreads and the same doubts. What the read itself costs is told beside 
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.analysis.verdict import doubt, overlap, processes
+from kgprof.analysis.verdict import processes
 from kgprof.collectors import syncs
 from kgprof.collectors.syncs import WOULD_SYNC, Sync
+from kgprof.judge import Faster
 from kgprof.measures.times import (
-    PER_EVALUATION,
     PER_STEP,
     STEPS_DIFFER,
     Unit,
-    counted_evaluation,
     evaluates,
-    over_rounds,
+    held,
     per_unit,
+    ranked,
     uncounted_evaluation,
+    why_not,
 )
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
-WHOLE = (counted_evaluation, uncounted_evaluation)  # what a whole evaluation is timed by
 NOT_RUN = m.Skipped(reason="it was not run in this mode")
 
 Time = m.Spread | m.Skipped
@@ -115,30 +115,24 @@ def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> f
 
 
 def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time, Time]:
-    """Of both on the first quantity that both have; on steps only where neither has an evaluation to run to its end."""
-    each = per_unit(guarded.unit)
+    """Of both on what ranks them, else what either has, or why it has none."""
+    found = ranked([guarded, always]) if always is not None else None
+    if found is not None and len(found.runs) == 2:
+        (first, best), (_, other) = found.runs
+        return found.unit, *((best, other) if first is guarded else (other, best))
+    each, mine = per_unit(guarded.unit), _whole(guarded)
     if always is None:
-        return each, _whole(guarded), NOT_RUN
-    for unit, quantity in zip((each, PER_EVALUATION), WHOLE, strict=True):
-        mine, theirs = quantity(guarded), quantity(always)
-        if isinstance(mine, m.Spread) and isinstance(theirs, m.Spread):
-            return _over_rounds(guarded, always, unit) or (unit, mine, theirs)
+        return each, mine, NOT_RUN
     if not (evaluates(guarded) or evaluates(always)):
-        return _over_rounds(guarded, always, PER_STEP) or (PER_STEP, guarded.step, always.step)
-    mine, theirs = _whole(guarded), _whole(always)
+        return PER_STEP, guarded.step, always.step
+    theirs = _whole(always)
     unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # units here, whole evaluations there
     return each, mine, m.Skipped(reason=STEPS_DIFFER) if unlike else theirs
 
 
-def _over_rounds(guarded: m.RunReport, always: m.RunReport, unit: Unit) -> tuple[Unit, Time, Time] | None:
-    mine, theirs = over_rounds(guarded, unit), over_rounds(always, unit)
-    return None if mine is None or theirs is None else (unit, mine, theirs)
-
-
 def _whole(run: m.RunReport) -> Time:
     """Or why there is no time a unit."""
-    known = (time for quantity in WHOLE if isinstance(time := quantity(run), m.Spread))
-    return next(known, run.per_unit)
+    return uncounted_evaluation(run) if isinstance(uncounted_evaluation(run), m.Spread) else run.per_unit
 
 
 def _saved(
@@ -175,19 +169,20 @@ def _judged(
     if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
         times = zip(names, (mine, theirs), strict=True)
         why = "; ".join(f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped))
-        text = f"{names[0]} and {names[1]} were not compared: {why or 'results differ'}"
+        text = f"{names[0]} and {names[1]} were not compared: {'results differ' if differ else why}"
         return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
         text = f"{names[0]} syncs no more per step than {names[1]}, so there is no sync to judge"
         return m.ReadVerdict.NOT_OBSERVED, text
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
-    (first, best), (second, worst) = sorted(((run, mine), (other, theirs)), key=lambda pair: pair[1].median)
-    overlapping = "their spreads overlap" if overlap(best, worst, unit) else ""
-    if unsure := doubt(first, best, second, worst, unit) or overlapping:
-        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {unsure}"
-    keeps = mine.median < theirs.median
+    answer = held(run, other, unit)
+    if not isinstance(answer, Faster):
+        why = why_not(answer, (names[0], run), (names[1], other), unit)
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why}"
+    keeps = answer.verdict is m.Judged.FASTER
     words = "skipping work after the sync" if keeps else "always doing the work"
-    text = f"{figures}: {words} is {short(worst.median / best.median)}× faster, {processes(run, other)}"
+    by = max(mine.median / theirs.median, theirs.median / mine.median)
+    text = f"{figures}: {words} is {short(by)}× faster, {processes(run, other)}"
     return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
 
 

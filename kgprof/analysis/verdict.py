@@ -15,16 +15,13 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import rule_of
+from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
-from kgprof.measures.times import PER_STEP, Ranked, Unit, over_rounds, ranked, timed, whole_jobs
+from kgprof.measures.times import PER_STEP, Ranked, ranked, timed, whole_jobs, within_process
 from kgprof.wording import figure, plural, ranges
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-# Processes of one program were seen 1.4 and 1.5 times apart on an H200 (torch 2.11, the evaluator): the step times of
-# one process each rank nothing that is closer.
-APART = 1.5
-LEVEL_WITHIN = 1.1  # medians whose spreads overlap: beyond it nobody can tell whether they are equal
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
@@ -98,7 +95,7 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
 def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
-    many = len(found) == len(runs) and min(found) >= times.FEWEST_TO_RANK
+    many = len(found) == len(runs) and min(found) >= FEWEST_ROUNDS
     return f"{min(found)} processes each" if many else "one process each"
 
 
@@ -110,33 +107,33 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
-        varied = times.variation(best, unit)
+        varied = within_process(best, unit).variation
         # A function is called alike each time; a script trains and evaluates, and its last batch is a smaller one.
         why = "the machine was busy" if first.script is None else "its steps do different work, or the machine was busy"
         busy = (f"its times varied {figure(varied)}× within the run: {why}",)
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
-        return Remark(text=text, notes=busy if varied > times.NOISY else ())
+        return Remark(text=text, notes=busy if varied > NOISY else ())
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
-    doubts = {run.key: doubt(first, best, run, other, unit) for run, other in others}
+    answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
     notes += tuple(
         f"in {run.key.slug} {times.slow_first_words(run.slow_first)}" for run in (first, against) if run.slow_first
     )
-    if unsure := doubts[against.key]:
+    if answers[against.key].verdict is not m.Judged.FASTER:
+        why = times.why_not(answers[against.key], _named(first), _named(against), unit)
         figures = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
-        # Whether two times are as good as equal, and quiet enough to say so.
-        quiet = all(times.variation(spread, unit) <= times.NOISY and spread.samples > 1 for spread in (best, time))
-        if not (quiet and overlap(best, time, unit) and time.median <= LEVEL_WITHIN * best.median):
-            return Remark(text=f"cannot rank: {figures}; {unsure}", status=INCONCLUSIVE, notes=notes)
-        return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, unsure))
-    close = [(run, other) for run, other in others if doubts[run.key]]
+        if isinstance(answers[against.key], Level):
+            return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, why))
+        return Remark(text=f"cannot rank: {figures}; {why}", status=INCONCLUSIVE, notes=notes)
+    close = [(run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER]
     names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
     names += f" and {len(close) - 1} more" if len(close) > 1 else ""
     gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"
     gain += f" ({unit.bare(best.median)} vs {unit.say(time.median)})"
     if close:
         which, _ = close[0]
-        notes += (f"{first.key.slug} and {which.key.slug} cannot be told apart: {doubts[which.key]}",)
+        why = times.why_not(answers[which.key], _named(first), _named(which), unit)
+        notes += (f"{first.key.slug} and {which.key.slug} cannot be told apart: {why}",)
         return Remark(text=f"{names} are fastest: {gain}", notes=notes)
     text = f"{first.key.slug} is fastest: {gain}"
     second, next_best = others[0]
@@ -145,23 +142,8 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     return Remark(text=text, notes=notes)
 
 
-def doubt(first: m.RunReport, best: m.Spread, other: m.RunReport, time: m.Spread, unit: Unit) -> str:
-    """Why two times cannot be ranked, ``best`` having the smaller median; empty where they can."""
-    over = [over_rounds(run, unit) for run in (first, other)]
-    if over[0] is not None and over[1] is not None:
-        if min(over[0].maximum, over[1].maximum) >= max(over[0].minimum, over[1].minimum):
-            return f"their processes overlap ({_ranges(over[0], over[1], unit=unit)})"
-        return ""
-    if unit is not PER_STEP and (fewest := min(best.samples, time.samples)) < times.FEWEST_TO_RANK:
-        return f"measured once (n = {fewest})"
-    for run, spread in ((first, best), (other, time)):
-        if (varied := times.variation(spread, unit)) > times.NOISY:
-            return f"the times of {run.key.slug} varied {figure(varied)}× within one process: the machine was busy"
-    if overlap(best, time, unit):
-        return f"their spreads overlap ({_ranges(best, time, unit=unit)})"
-    if time.median < APART * best.median:
-        return f"one process each ranks runs that are {APART:g}× apart or more; add --rounds 3"
-    return ""
+def _named(run: m.RunReport) -> tuple[str, m.RunReport]:
+    return run.key.slug, run
 
 
 def _contradictions(first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]) -> Iterator[str]:
@@ -181,17 +163,6 @@ def _busy_us(run: m.RunReport) -> float | None:
     if not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda" or not kernels.steps:
         return None
     return kernels.busy_us / kernels.steps
-
-
-def _ranges(*spreads: m.Spread, unit: Unit) -> str:
-    low, high = ("p10", "p90") if unit is PER_STEP else ("minimum", "maximum")
-    ranges = (f"{unit.bare(getattr(time, low))} to {unit.bare(getattr(time, high))}" for time in spreads)
-    return f"{' vs '.join(ranges)} {unit.name}"
-
-
-def overlap(best: m.Spread, other: m.Spread, unit: Unit) -> bool:
-    """``other`` has the larger median. Evaluations are few, so all of them count; steps are many and have outliers."""
-    return other.p10 <= best.p90 if unit is PER_STEP else other.minimum <= best.maximum
 
 
 WORST_LAST = (OK, ATTENTION, INCONCLUSIVE)  # of what a verdict is made of; a failure is a headline

@@ -17,9 +17,9 @@ from kgprof.cli.recording import making
 from kgprof.cli.saying import inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
-from kgprof.compare.intervals import looks
 from kgprof.compare.verdict import metric_words
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError
+from kgprof.judge import looks
 from kgprof.reading import layout
 from kgprof.record import default_folder, in_turn, refuse_other_platforms, store
 from kgprof.record.job import Checkout

@@ -3,8 +3,8 @@
 from kgprof import model as m
 from kgprof.collectors import device_idle, graph_breaks, recompiles
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.judge import APART, NOISY
 from kgprof.measures.economics import economics
-from kgprof.measures.times import NOISY
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
@@ -19,9 +19,10 @@ NEVER_BREAKS_EVEN = m.Rule(
         "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter steps have to pay for "
         "it. Both sides are measured: compile cost is what the calls before steady state take beyond as many steady "
         "calls, minus the same for the eager run; step times are TIMING's. It is a warning if the compiled run is "
-        "slower beyond the noise (all its samples, or all its rounds with --rounds 3 or more, are above eager's). It "
-        f"is a note if the two cannot be told apart, or if the break-even is more than {LATE_AFTER_H:g} hours of "
-        f"steps away. Times that vary by more than {NOISY:g}× within one process are ignored: the machine was busy."
+        "slower: with --rounds, if the 95 % interval of the ratio lies above 1; in one process each, if nine of ten "
+        f"of its steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It is a note if "
+        f"the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours of steps away. What lies between "
+        f"is not decided, and so are times that vary by more than {NOISY:g}× within one process."
     ),
     example=(
         "A step of three small operators on a CPU: guards and the call into compiled code take longer than fusing "
@@ -45,7 +46,7 @@ RULES = (NEVER_BREAKS_EVEN,)
 def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
     found = (run.once(economics) for run in evidence.runs)
-    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.verdict != m.Payoff.NOT_OBSERVED)
+    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.is_decided)
 
 
 def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:

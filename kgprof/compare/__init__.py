@@ -12,9 +12,10 @@ from kgprof.analysis.trace_diff import difference
 from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
-from kgprof.compare.intervals import drift_words, looks, machine_drift, moved
+from kgprof.compare.machine import drift_words, machine_drift, moved
 from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
 from kgprof.errors import EXIT_OK, UsageError
+from kgprof.judge import looks
 from kgprof.wording import relative
 
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent

@@ -113,7 +113,7 @@ def explained(
 def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Iterator[str]:
     if worse is not None:
         if worse.metric.verdict is not m.MetricVerdict.WORSE:
-            yield "the interval does not settle it; it is explained because the samples do not overlap"
+            yield "the limit is not decided; it is explained because head is slower beyond the noise"
         if isinstance(worse.scale, m.Skipped):
             yield f"the traces explain nothing here: {worse.scale.reason}"
         else:

@@ -4,6 +4,8 @@ A count that is not there on one side is not observed; it is never taken for zer
 what is compared.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import TypeVar
@@ -13,7 +15,10 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
-from kgprof.compare import intervals
+from kgprof.compare import machine
+from kgprof.compare.machine import ONE_ROUND
+from kgprof.judge import FEWEST_ROUNDS, MOST_ROUNDS, InTurn, Samples, judge, looks, pairs, rounds_to_settle
+from kgprof.measures import times
 from kgprof.wording import plural, short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
@@ -36,6 +41,15 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[m.MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
+
+    @property
+    def pairs(self) -> InTurn | None:
+        """Rounds from the second on, lost ones too."""
+        if self.in_turn is None:
+            return None
+        rounds = (self.base.rounds, self.head.rounds)
+        made = min(each.asked - 1 if isinstance(each, m.Rounds) else 0 for each in rounds)
+        return InTurn(self.in_turn.most_rounds, made)
 
     @property
     def other_settings(self) -> str:
@@ -97,35 +111,27 @@ class Time(msgspec.Struct, frozen=True):
     of: m.TimeOf
     unit: str  # empty: milliseconds for a unit of work
     unit_us: float  # microseconds in its unit
-    columns: Callable[[m.RunReport, m.Rounds | m.TakenInTurn], Sequence[float]]  # one a round, or a piece of one
-    spread: Callable[[m.RunReport], m.Spread | m.Skipped]  # of the first process
 
-    def samples(self, run: m.RunReport) -> Sequence[float]:
-        """A median a round, without rounds that of the only process; empty where there is no such time, or one of 0."""
-        spread = self.spread(run)
-        if isinstance(spread, m.Skipped):
-            return ()
-        each = self.columns(run, run.rounds) if isinstance(run.rounds, m.Rounds) else (spread.median,)
-        return each if all(time > 0 for time in each) else ()
+    def samples(self, run: m.RunReport) -> Samples | m.Skipped:
+        measured = times.samples(run, self._of(run))
+        if isinstance(measured, Samples) and min(measured.rounds.values()) <= 0:
+            return m.Skipped(reason="no time above 0 was measured")
+        return measured
 
-    def middle(self, run: m.RunReport) -> _Value:
-        spread, samples = self.spread(run), self.samples(run)
-        if isinstance(spread, m.Skipped):
-            return spread
-        return geometric_mean(samples) if samples else m.Skipped(reason="no time above 0 was measured")
+    def _of(self, run: m.RunReport) -> times.Unit:
+        return {STEP: times.PER_STEP, EVALUATION: times.PER_EVALUATION}.get(self.of, times.per_unit(run.unit))
 
 
-def _of_units(run: m.RunReport, took: m.Rounds | m.TakenInTurn) -> Sequence[float]:
-    if took.evaluation_s:
-        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
-        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
-    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
-
-
+VERDICTS = {  # of head, by what the judge says of base
+    m.Judged.FASTER: m.MetricVerdict.WORSE,
+    m.Judged.SLOWER: m.MetricVerdict.BETTER,
+    m.Judged.LEVEL: m.MetricVerdict.SAME,
+    m.Judged.UNDECIDED: m.MetricVerdict.INCONCLUSIVE,
+}
 TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
-    STEP: Time(STEP, "us", 1.0, lambda run, took: took.step_us, lambda run: run.step),
-    EVALUATION: Time(EVALUATION, "s", 1e6, lambda run, took: took.evaluation_s, lambda run: run.evaluation_time),
-    UNIT: Time(UNIT, "", 1e3, _of_units, lambda run: run.per_unit),
+    STEP: Time(STEP, "us", 1.0),
+    EVALUATION: Time(EVALUATION, "s", 1e6),
+    UNIT: Time(UNIT, "", 1e3),
 }
 
 
@@ -133,7 +139,8 @@ def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]
     """The step decides where it is the same work, the evaluation where that is, else the time of a unit of work, which
     a budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
-    on_both = {of for of, time in TIMES.items() if time.samples(sides.base) and time.samples(sides.head)}
+    both = (sides.base, sides.head)
+    on_both = {of for of, time in TIMES.items() if all(isinstance(time.samples(run), Samples) for run in both)}
     deciding = {of for of in on_both - {UNIT} if not other_work[of]}
     whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
     if UNIT in on_both and (UNIT in budgets or whole not in deciding):
@@ -148,12 +155,11 @@ def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]
 
 def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool) -> m.ComparedMetric:
     """``budget``: percent."""
-    base, head = time.middle(sides.base), time.middle(sides.head)
-    rounds, work = (time.samples(sides.base), time.samples(sides.head)), sides.head.unit
-    pairs: list[intervals.Pair] = []
-    if sides.in_turn is not None:
-        pairs = _pairs(time, sides, sides.in_turn.most_rounds)
-        rounds = [pair.base for pair in pairs], [pair.head for pair in pairs]
+    base, head, work = time.samples(sides.base), time.samples(sides.head), sides.head.unit
+    middles = [_known(side, lambda known: geometric_mean(known.rounds.values())) for side in (base, head)]
+    rounds = [0 if isinstance(side, m.Skipped) else len(side.rounds) for side in (base, head)]
+    if not (isinstance(base, m.Skipped) or isinstance(head, m.Skipped) or sides.pairs is None):
+        rounds = [len(pairs(base, head, sides.pairs))] * 2
     metric = m.ComparedMetric(
         name=work.time if time.of is UNIT else time.of,
         run=sides.head.key,
@@ -161,94 +167,61 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
         time_of=time.of,
         rate=work.rate if time.of is UNIT else "",
         measured_in=m.PassName.TIMING,
-        base=base,
-        head=head,
-        ratio=_ratio(base, head),
-        low=intervals.ONE_ROUND,
-        high=intervals.ONE_ROUND,
-        base_rounds=len(rounds[0]),
-        head_rounds=len(rounds[1]),
+        base=middles[0],
+        head=middles[1],
+        ratio=_ratio(*middles),
+        low=ONE_ROUND,
+        high=ONE_ROUND,
+        base_rounds=rounds[0],
+        head_rounds=rounds[1],
         budget_percent=budget if decides else None,
         verdict=m.MetricVerdict.NOT_OBSERVED,
         decides=decides,
     )
-    if isinstance(metric.ratio, m.Skipped):  # of a side without this time
-        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=metric.ratio.reason)
+    if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(base, head).reason)
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
-    return _judged(metric, rounds, pairs, sides, budget / 100)
+    return _judged(metric, base, head, sides, budget / 100)
 
 
-def _judged(
-    metric: m.ComparedMetric,
-    rounds: tuple[Sequence[float], Sequence[float]],
-    pairs: Sequence[intervals.Pair],
-    sides: Sides,
-    budget: float,
-) -> m.ComparedMetric:
-    """By an interval. ``rounds``: base's and head's; ``pairs``: the same of sides recorded in turn."""
-    if sides.in_turn is not None:
-        most = sides.in_turn.most_rounds
-        look = intervals.last_look(_pairs_made(sides), most)
-        within = intervals.paired(pairs, look, most) if look else None
-    else:
-        within = intervals.interval(*rounds)
+def _judged(metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float) -> m.ComparedMetric:
+    """By an interval."""
+    answer = judge(base, head, budget, sides.pairs)
+    within = answer.interval
     if within is not None:
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
-        metric = replace(metric, base=within.base, head=within.head) if sides.in_turn is not None else metric
+        if sides.in_turn is not None:
+            metric = replace(metric, base=within.first, head=within.second)
     undecided = replace(metric, verdict=m.MetricVerdict.INCONCLUSIVE)
     if sides.doubt:
         return replace(undecided, undecided=m.Undecided.OTHER_ENVIRONMENT, note=sides.doubt)
     if within is None:
-        return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=_too_few(rounds, sides))
-    if sides.in_turn is None and (moved := intervals.moved(sides.drift, budget)):
-        note = f"{intervals.drift_words(moved)}, more than the limit; `kgprof compare --record` records both in turn"
+        return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=_too_few(metric, sides))
+    if sides.in_turn is None and (moved := machine.moved(sides.drift, budget)):
+        note = f"{machine.drift_words(moved)}, more than the limit; `kgprof compare --record` records both in turn"
         return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
-    verdict = within.verdict(budget)
-    if verdict is not m.MetricVerdict.INCONCLUSIVE:
+    if (verdict := VERDICTS[answer.verdict]) is not m.MetricVerdict.INCONCLUSIVE:
         slower = verdict is m.MetricVerdict.SAME and within.low > 1
         return replace(metric, verdict=verdict, note="slower, within the budget" if slower else "")
-    settle = intervals.rounds_to_settle(*rounds, budget)
-    need = f"about {settle} rounds per side would" if settle else f"{intervals.MOST_ROUNDS} rounds would not"
-    note = f"the interval includes the limit; {need} settle it"
     if sides.in_turn is not None:
         settle, note = None, "the interval includes the limit; more rounds (--rounds) narrow it"
+    else:
+        settle = rounds_to_settle(base, head, budget)
+        need = f"about {settle} rounds per side would" if settle else f"{MOST_ROUNDS} rounds would not"
+        note = f"the interval includes the limit; {need} settle it"
     return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
 
 
-def _too_few(rounds: tuple[Sequence[float], Sequence[float]], sides: Sides) -> str:
+def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
     if sides.in_turn is not None:
-        first = intervals.looks(sides.in_turn.most_rounds)[0]
-        return f"{plural(len(rounds[0]), 'round')} per side so far; the first interval is taken after {first}"
-    few = [name for name, side in zip(("base", "head"), rounds, strict=True) if len(side) < intervals.FEWEST_ROUNDS]
+        first = looks(sides.in_turn.most_rounds)[0]
+        return f"{plural(metric.base_rounds, 'round')} per side so far; the first interval is taken after {first}"
+    counts = {"base": metric.base_rounds, "head": metric.head_rounds}
+    few = [name for name, rounds in counts.items() if rounds < FEWEST_ROUNDS]
     which = "both sides were" if len(few) == 2 else f"{few[0]} was"
     return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
-
-
-def _pairs_made(sides: Sides) -> int:
-    """Rounds from the second on, lost ones too: at which look one stands is not for chance to say."""
-    return min(run.rounds.asked - 1 if isinstance(run.rounds, m.Rounds) else 0 for run in (sides.base, sides.head))
-
-
-def _pairs(time: Time, sides: Sides, most: int) -> list[intervals.Pair]:
-    """Of the rounds that both sides have, up to the last look; never the first, whose caches were cold."""
-    look = intervals.last_look(_pairs_made(sides), most) or most
-    by_number: list[dict[int, float]] = []
-    pieces: list[dict[int, Sequence[float]]] = []  # of the rounds that took turns with the other side's
-    for run in (sides.base, sides.head):
-        numbers, samples = run.rounds.numbers if isinstance(run.rounds, m.Rounds) else (), time.samples(run)
-        by_number.append(dict(zip(numbers, samples, strict=True)) if len(numbers) == len(samples) else {})
-        in_turn = run.rounds.in_turn if isinstance(run.rounds, m.Rounds) and samples else ()
-        each = zip(numbers, in_turn, strict=False)
-        pieces.append({number: time.columns(run, taken) for number, taken in each if taken is not None})
-    found = []
-    for number in sorted(by_number[0]):
-        if number in by_number[1] and 1 < number <= look + 1:
-            base, head = by_number[0][number], by_number[1][number]
-            side_by_side = intervals.ratio_in_turn(pieces[0].get(number, ()), pieces[1].get(number, ()))
-            found.append(intervals.Pair(base, head, side_by_side or head / base))
-    return found
 
 
 # ---------------------------------------------------------------- counts and sizes

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.compare.metrics import TIMES, Sides, named
+from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
@@ -28,13 +29,9 @@ CALLS_SHARE = 0.10  # of base's calls a step: steps differ in what they meet, an
 LEAST_SHARE = 0.05
 # Below it, what the traces say does not account for the time, and a new finding that can cost time comes first.
 ACCOUNTED_FOR = 0.5
-# Where the interval does not settle it, a time is explained only if every round of head took longer than every round of
-# base: with five a side that happens by chance once in 252 times (exact rank test), with three once in 20, which two
-# recordings of one program on a machine with others on it were seen to do.
-FEWEST_TO_RANK = 5
-# Without rounds what differs between processes is not known, and on an H200 processes of one program were 1.4x apart:
-# one of head's is explained only from here on, and only if nine of ten of its samples are above nine of ten of base's.
-FAR_APART = 1.5
+# Where the limit is not decided, a time is explained if head is slower at all. With fewer rounds than this two
+# recordings of one program, on a machine with others on it, were seen to lie apart.
+FEWEST_TO_EXPLAIN = 5
 
 _NAME = 70  # characters of a kernel's name in a sentence
 
@@ -305,19 +302,16 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
 
 
 def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
-    """Of a metric whose interval settles nothing: see FEWEST_TO_RANK and FAR_APART."""
+    """Of a metric whose interval settles nothing: whether head is slower, if not by how much."""
     if isinstance(metric.ratio, m.Skipped) or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100:
         return False
     if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
         return False
-    time = TIMES[metric.time_of]
-    base, head = time.samples(sides.base), time.samples(sides.head)
-    if min(len(base), len(head)) > 1:
-        return min(len(base), len(head)) >= FEWEST_TO_RANK and min(head) > max(base)
-    before, after = time.spread(sides.base), time.spread(sides.head)
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+    base, head = (TIMES[metric.time_of].samples(run) for run in (sides.base, sides.head))
+    few = 1 < min(metric.base_rounds, metric.head_rounds) < FEWEST_TO_EXPLAIN
+    if few or isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
         return False
-    return metric.ratio >= FAR_APART and min(before.samples, after.samples) > 1 and after.p10 > before.p90
+    return judge(base, head, in_turn=sides.pairs).verdict is m.Judged.FASTER
 
 
 class _Steps(msgspec.Struct, frozen=True, kw_only=True):

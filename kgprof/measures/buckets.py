@@ -1,7 +1,12 @@
-"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming."""
+"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming; and which way
+to treat varying sizes takes least time."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+
+from kgprof import model as m
+from kgprof.judge import Level, Samples, Unknown, judge
 
 MOST = 8  # torch's recompile limit: each bucket is a graph
 WASTE = 0.10  # share of the computed rows that may be padding
@@ -41,3 +46,46 @@ def recommended(sizes: Sequence[int]) -> tuple[int, ...]:
         if padded_share(sizes, chosen := buckets(sizes, most)) <= WASTE:
             return chosen
     return buckets(sizes, MOST)
+
+
+# ---------------------------------------------------------------- which policy
+
+Policies = Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]
+
+
+class Choice(NamedTuple):
+    best: m.SizePolicy
+    fastest: m.SizePolicy
+    unknown: list[m.SizePolicy]  # those that nobody can tell from the fastest
+
+
+def best_policy(policies: Policies) -> Choice | None:
+    """The fastest over the sequence in steady state, or of those that are level with it the one that compiles in the
+    fewest seconds."""
+    timed = _timed(policies)
+    if not timed:
+        return None
+    fastest = min(timed, key=lambda policy: timed[policy].median)
+    answers = {policy: judge(timed[fastest], side) for policy, side in timed.items() if policy is not fastest}
+    seconds = {policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)}
+    level = [policy for policy, answer in answers.items() if isinstance(answer, Level)]
+    best = min((fastest, *level), key=lambda policy: seconds[policy])
+    return Choice(best, fastest, [policy for policy, answer in answers.items() if isinstance(answer, Unknown)])
+
+
+def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:
+    """The whole sequence, of the sums of its calls, in one process each."""
+    timed = {}
+    for policy, found in policies:
+        if isinstance(found, m.Skipped) or found.differs:
+            continue
+        costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
+        if len(costs) < len(found.sizes) or not costs:
+            continue
+        timed[policy] = Samples(
+            median=sum(calls * time.median for calls, time in costs),
+            low=sum(calls * time.p10 for calls, time in costs),
+            high=sum(calls * time.p90 for calls, time in costs),
+            count=min(time.samples for _, time in costs),
+        )
+    return timed

@@ -16,34 +16,39 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.judge import Answer
 from kgprof.measures.times import (
-    FEWEST_TO_RANK,
-    NOISY,
     PER_STEP,
+    RunTimes,
     Unit,
+    held,
+    of_both,
+    over_rounds,
     per_unit,
-    rounds,
     spread,
     step_time,
-    unit_time,
-    variation,
+    why_not,
 )
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
-ROUNDS_TO_JUDGE = 3  # on both sides: with fewer the spread of one process' own samples is the better one
 ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches")
 AT_IMPORT = m.Skipped(reason="the workload compiles while it is imported, which the further rounds do not time")
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped(reason="no times were requested")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
-NOISY_TIMES = m.Skipped(reason="its times, or eager's, varied too much within one process: the machine was busy")
 NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
 NO_START = m.Skipped(reason="no process with cold caches was measured")
 NEVER = m.Skipped(reason="a step is not faster")
 NOT_KNOWN = m.Skipped(reason="the gain of a step is within the noise between processes")
 ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats 3 makes three")
 NOTHING_PAID = m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
+PAYOFFS = {
+    m.Judged.FASTER: m.Payoff.PAYS,
+    m.Judged.SLOWER: m.Payoff.NEVER,
+    m.Judged.LEVEL: m.Payoff.LEVEL,
+    m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
+}
 PREDICTED = ("break_even", "of_100", "returns")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 OUTLYING = 5.0  # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
@@ -135,6 +140,8 @@ class _Times(msgspec.Struct, frozen=True, kw_only=True):
     eager: m.Spread | m.Skipped
     unit: Unit = PER_STEP
     rounds: int = 1
+    answer: Answer | None = None  # of the compiled run against the eager one
+    doubt: str = ""  # why the judge ranks neither before the other
 
     @property
     def per(self) -> str:
@@ -152,49 +159,27 @@ class _Times(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> m.Payoff:
-        if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
+        if self.answer is None:
             return m.Payoff.NOT_OBSERVED
-        if self.noisy:
-            return m.Payoff.NOT_OBSERVED
-        if self._below(self.compiled, self.eager):
-            return m.Payoff.PAYS
-        return m.Payoff.NEVER if self._below(self.eager, self.compiled) else m.Payoff.LEVEL
-
-    @property
-    def noisy(self) -> bool:
-        sides = (self.compiled, self.eager)
-        return any(isinstance(side, m.Spread) and variation(side, self.unit) > NOISY for side in sides)
-
-    def _below(self, first: m.Spread, second: m.Spread) -> bool:
-        """All of ``first`` under all of ``second``; steps of one process are many and have outliers."""
-        if self.rounds == 1 and self.unit is PER_STEP:
-            return first.p90 < second.p10
-        return min(first.samples, second.samples) >= FEWEST_TO_RANK and first.maximum < second.minimum
-
-
-def not_weighed(times: _Times) -> m.Skipped:
-    """Why two times that are known were not held against each other."""
-    return NOISY_TIMES if times.noisy else RESULTS_DIFFER
+        return PAYOFFS[self.answer.verdict]
 
 
 def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
-    """Of units of work where both runs finished theirs; over rounds where both have enough of them."""
+    """Of units of work where both runs finished theirs; over rounds where both have them."""
+    mine = RunTimes.of(run)
     if eager is None:
-        return _Times(compiled=step_time(run.timing), eager=NO_EAGER)
+        return _Times(compiled=mine.step, eager=NO_EAGER)
+    theirs = RunTimes.of(eager)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
-    over_rounds = [rounds(each) for each in (run, eager)]
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
-        by_step = unit is PER_STEP
-        compiled, other = (step_time(each.timing) if by_step else unit_time(each) for each in (run, eager))
-        if isinstance(compiled, m.Skipped) or isinstance(other, m.Skipped):
+        both, answer = of_both(mine, theirs, unit), held(mine, theirs, unit)
+        if isinstance(both, m.Skipped):
             continue
-        medians = [each.step if by_step else each.per_unit for each in over_rounds if isinstance(each, m.Rounds)]
-        match [each for each in medians if isinstance(each, m.Spread) and each.samples >= ROUNDS_TO_JUDGE]:
-            case [first, second]:
-                fewest = min(first.samples, second.samples)
-                return _Times(compiled=first, eager=second, unit=unit, rounds=fewest)
-        return _Times(compiled=compiled, eager=other, unit=unit)
-    return _Times(compiled=step_time(run.timing), eager=step_time(eager.timing))
+        in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
+        rounds = min(time.samples for time in both) if in_rounds else 1
+        doubt = why_not(answer, (run.key.slug, mine), (eager.key.slug, theirs), unit)
+        return _Times(compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt)
+    return _Times(compiled=mine.step, eager=theirs.step)
 
 
 def _break_even(
@@ -206,7 +191,8 @@ def _break_even(
     if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
         return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
-        return not_weighed(times) if verdict == m.Payoff.NOT_OBSERVED else NOT_FASTER
+        undecided = m.Skipped(reason=times.doubt)
+        return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(verdict, NOT_FASTER)
     many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
@@ -224,8 +210,10 @@ def _break_even(
 
 def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
-        missing = m.first_skipped(times.compiled, times.eager, not_weighed(times))
+        missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
         return f"not compared with eager: {missing.reason}"
+    if verdict == m.Payoff.UNDECIDED:
+        return f"cannot tell whether it is faster than eager: {times.doubt}"
     samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
     scale = times.unit.name.partition("/")[0]
     compiled, eager = (f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager))
@@ -320,11 +308,13 @@ def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
     return m.Estimate(value=value, low=low, high=high, unit="s")
 
 
-def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped) -> m.Tier | m.Skipped:
-    """By the thresholds of document S2; a step that is not faster beyond the noise is poor."""
+def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged) -> m.Tier | m.Skipped:
+    """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
     if isinstance(speedup, m.Skipped):
         return speedup
-    if speedup.low <= 1:
+    if verdict is m.Judged.UNDECIDED:
+        return NOT_KNOWN
+    if verdict is not m.Judged.FASTER:
         return m.Tier.POOR
     if isinstance(break_even, m.Skipped):
         return break_even

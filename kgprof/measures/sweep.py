@@ -4,6 +4,8 @@ Steps are compared over processes: one sample each, so that the verdict is not o
 calls before steady state took beyond as many steady ones. Eager is the cell of mode eager of the same size.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median
@@ -11,7 +13,8 @@ from statistics import fmean, median
 import msgspec
 
 from kgprof import model as m
-from kgprof.measures.economics import NO_START, Noise, Sample, predicted, tier, total
+from kgprof.judge import Answer, Samples, judge
+from kgprof.measures.economics import NEVER, NO_START, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
@@ -73,6 +76,7 @@ class _Parts:
         self.cell, self.found = found.cell, found
         steps = [median(each.step_us) for each in found.measured() if each.step_us]
         self.step = spread(steps, unit="us", measured_in=m.PassName.TIMING)
+        self.medians = dict(enumerate(steps, start=1))
         steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
 
         def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Spread | m.Skipped:
@@ -116,6 +120,15 @@ class _Parts:
             return step if isinstance(step, m.Skipped) else FEW
         return m.Estimate(value=step.median, low=step.minimum, high=step.maximum, unit="us")
 
+    def faster(self, other: _Parts) -> Answer:
+        """Of its steps; only of two that are steady."""
+        return judge(self._samples(), other._samples())
+
+    def _samples(self) -> Samples:
+        assert isinstance(self.step, m.Spread)
+        low, high, processes = self.step.minimum, self.step.maximum, self.step.samples
+        return Samples(median=self.step.median, low=low, high=high, count=1, processes=processes, rounds=self.medians)
+
     def last(self, value: _Value) -> float | int | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
         found: float | int | m.Skipped = NO_START
@@ -138,6 +151,8 @@ def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], exec
         made = dict.fromkeys(made, ITSELF)
     elif eager is not None:
         made |= _against_eager(part, eager, executions)
+    of_both = eager is not None and isinstance(made["speedup"], m.Estimate)
+    against = part.faster(eager).verdict if eager and of_both else m.Judged.UNDECIDED
     next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,
@@ -150,10 +165,11 @@ def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], exec
         stages=next((each.stages for each in part.found.measured(cold=True)), NO_START),
         next_best=next_best,
         break_even_next=against_next,
-        tier=tier(made["speedup"], made["break_even"]),
+        tier=tier(made["speedup"], made["break_even"], against),
         total=whole,
         device_bytes=_whole(part.last(lambda times: times.device_bytes)),
         host_bytes=_whole(part.last(lambda times: times.host_bytes)),
+        verdict=against,
         **made,
     )
 
@@ -166,11 +182,19 @@ def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, m.
     step, other = part.steady, eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
         return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
-    ratio = m.Estimate(
-        value=other.value / step.value, low=other.low / step.high, high=other.high / step.low, unit="times"
-    )
+    answer, by = part.faster(eager), other.value / step.value
+    ends = (answer.interval.low, answer.interval.high) if answer.interval is not None else (by, by)
+    ratio = m.Estimate(value=by, low=min(by, ends[0]), high=max(by, ends[1]), unit="times")
     cold, warm = (predicted(part.sample(cold=each), eager.sample(cold=each), executions) for each in (True, False))
-    return {"speedup": ratio, **cold, "break_even_warm": warm["break_even"]}
+    pays, pays_warm = (_if_faster(each["break_even"], answer) for each in (cold, warm))
+    return {"speedup": ratio, **cold, "break_even": pays, "break_even_warm": pays_warm}
+
+
+def _if_faster(break_even: m.Estimate | m.Skipped, answer: Answer) -> m.Estimate | m.Skipped:
+    """What is not known to be faster pays at no number of steps that anybody knows."""
+    if answer.verdict is m.Judged.FASTER or break_even in (NO_START, ONE_START):
+        return break_even
+    return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
 
 
 def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
@@ -188,7 +212,8 @@ def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m
     if not sooner:
         return None, m.Skipped(reason="no other cell starts sooner")
     _, best = min(sooner, key=lambda each: each[0])
-    return best.cell, predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
+    pays = predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
+    return best.cell, _if_faster(pays, part.faster(best))
 
 
 # ---------------------------------------------------------------- which one
@@ -222,9 +247,8 @@ def verdict(
     _, best, mine = ranked[0]
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
-    faster = best.speedup
-    beyond_noise = isinstance(faster, m.Estimate) and not faster.low <= 1 <= faster.high
-    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) and beyond_noise else ""
+    faster = best.speedup if best.verdict is m.Judged.FASTER else None
+    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
     how = f", each step {times} faster than eager" if times else ""
     if len(ranked) == 1:
         chosen = len(own or judged) > 1  # the others need more memory
@@ -234,7 +258,9 @@ def verdict(
         code = code if chosen or best.cell.compiles else ""
         return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
     _, second, theirs = ranked[1]
-    level = [(each.cell.name, its) for _, each, its in ranked if its.low <= mine.high]
+    level = [
+        (each.cell.name, its) for _, each, its in ranked if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
+    ]
     if len(level) > 1:
         names = [name for name, _ in level]
         together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)
@@ -252,6 +278,11 @@ def verdict(
         )
         status = m.VerdictStatus.OK
     return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code)
+
+
+def _sum(total: m.Estimate) -> Samples:
+    """Of a start and of steps, each with its extremes over processes."""
+    return Samples(median=total.value, low=total.low, high=total.high, count=1, processes=FEWEST_PROCESSES)
 
 
 def _why_none(sweep: m.Sweep) -> str:
@@ -281,11 +312,12 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
         parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
-            speedup = each.speedup.value
-            how = "faster" if speedup >= 1 else "slower"
-            times = f"{figure(max(speedup, 1 / speedup))}\N{MULTIPLICATION SIGN} {how} than eager"
+            by = max(each.speedup.value, 1 / each.speedup.value)
+            times = f"is {figure(by)}\N{MULTIPLICATION SIGN} {each.verdict} than eager"
+            if each.verdict not in (m.Judged.FASTER, m.Judged.SLOWER):
+                times = "cannot be told from eager"
             but = "" if recommendable else ", so it is not recommended"
-            parts.append(f"{each.cell.name} is {times} and rounds differently{but}")
+            parts.append(f"{each.cell.name} {times} and rounds differently{but}")
     late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
     if late:
         parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")

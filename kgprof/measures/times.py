@@ -1,6 +1,8 @@
 """Times with their spread, what they are relative to, another run or the same run without the instrument; what the
 rounds of one run come to; and the runs by the time that ranks them: what they have in common."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from statistics import median
 
@@ -8,12 +10,11 @@ import msgspec
 from msgspec import structs
 
 from kgprof import model as m
+from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
-FEWEST_FOR_A_RATIO_RANGE = 2  # samples on either side
-FEWEST_TO_RANK = 2  # whole evaluations on both sides of a ratio
-NOISY = 2.0  # a run whose times vary more, within one process, ranks nothing and is no reason for a finding
+NO_BASELINE = m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -71,13 +72,6 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
 
 
-def variation(time: m.Spread, unit: Unit) -> float:
-    """How many times the short ones the long ones are: p90 over p10 of steps, of which some always are outliers; of
-    whole evaluations the extremes."""
-    low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
-    return high / low if low > 0 else 1.0
-
-
 def slow_first_words(ratio: float) -> str:
     return f"the first evaluation took {ratio:.2f} times the median of the others"
 
@@ -129,58 +123,6 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
         unit=unit.rate,
         measured_in=time.measured_in,
     )
-
-
-def speedup(run: m.RunRecord, baseline: m.RunRecord | None, *, results_differ: bool = False) -> m.Speedup | m.Skipped:
-    """Against the declared baseline: on whole evaluations where both finished theirs, else on the step.
-
-    On the step only where it is the same work on both sides: for a workload without evaluations, or in one strategy.
-    """
-    if baseline is None:
-        return m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
-    if run.key == baseline.key:
-        return m.Skipped(reason="this run is the baseline")
-    if results_differ:
-        return m.Skipped(reason="results differ")
-    if _whole(run) and _whole(baseline) and _counted(run) == _counted(baseline):
-        return _ratio(evaluation_time(baseline.timing), evaluation_time(run.timing), "whole evaluation")
-    steps = step_time(baseline.timing), step_time(run.timing)
-    evaluated = any(_timed_whole(each) or _counted(each) for each in (run, baseline))
-    if evaluated and run.key.strategy != baseline.key.strategy and all(isinstance(time, m.Spread) for time in steps):
-        return m.Skipped(reason=STEPS_DIFFER)
-    return _ratio(*steps, "step")
-
-
-def _timed_whole(run: m.RunRecord) -> bool:
-    return isinstance(run.timing, m.TimingPass) and bool(run.timing.evaluation_s)
-
-
-def _whole(run: m.RunRecord) -> bool:
-    """Was timed over whole evaluations, none of which is known to have left work undone."""
-    return _timed_whole(run) and (isinstance(run.evaluation, m.Skipped) or not run.evaluation.unfinished)
-
-
-def _counted(run: m.RunRecord) -> bool:
-    return isinstance(run.evaluation, m.Evaluation)
-
-
-def _ratio(baseline: m.Spread | m.Skipped, run: m.Spread | m.Skipped, basis: str) -> m.Speedup | m.Skipped:
-    if isinstance(run, m.Skipped):
-        return run
-    if isinstance(baseline, m.Skipped):
-        return m.Skipped(reason=f"the baseline has no time: {baseline.reason}")
-    if run.minimum <= 0:
-        return m.Skipped(reason="a measured time is zero, so there is no ratio")
-    low: float | m.Skipped
-    high: float | m.Skipped
-    fewest = min(baseline.samples, run.samples)
-    if fewest < FEWEST_FOR_A_RATIO_RANGE:
-        low = high = m.Skipped(reason=plural(fewest, "sample"))
-    elif basis == "step":  # steps are many and have outliers, whole evaluations are few
-        low, high = baseline.p10 / run.p90, baseline.p90 / run.p10
-    else:
-        low, high = baseline.minimum / run.maximum, baseline.maximum / run.minimum
-    return m.Speedup(ratio=baseline.median / run.median, low=low, high=high, basis=basis)
 
 
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
@@ -332,11 +274,17 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs by the time that ranks them, the fastest first."""
+    """The runs by the time that ranks them, the fastest first, and what the judge says of each other one against it."""
 
     unit: Unit
-    in_rounds: bool  # over all rounds, which every run has several of; else over one process each
+    in_rounds: bool  # over all rounds, which every run has several of
     runs: tuple[tuple[m.RunReport, m.Spread], ...]
+    answers: tuple[Answer, ...]  # of ``runs`` from the second on
+
+    @property
+    def has_winner(self) -> bool:
+        """Whether the first run is faster than each of the others."""
+        return bool(self.answers) and all(answer.verdict is m.Judged.FASTER for answer in self.answers)
 
 
 def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
@@ -361,32 +309,47 @@ def whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunRepo
 
 
 def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
-    rounds = [(run, time) for run, _ in found if (time := over_rounds(run, unit)) is not None]
-    in_rounds = len(rounds) == len(found)
-    pairs = sorted(rounds if in_rounds else found, key=lambda pair: pair[1].median)
-    return Ranked(unit=unit, in_rounds=in_rounds, runs=tuple(pairs))
+    rounds = {run.key: time for run, _ in found if (time := over_rounds(run, unit)) is not None}
+    runs = sorted(((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median)
+    (first, _), *others = runs
+    answers = tuple(held(first, run, unit) for run, _ in others)
+    return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
 
 
 def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
-    """Where the runs are ranked by several processes, each speed-up is of these too: one figure everywhere."""
-    found = ranked(runs)
-    base = next((time for run, time in found.runs if run.is_baseline), None) if found and found.in_rounds else None
-    if found is None or base is None:
-        return tuple(runs)
-    own = {run.key: time for run, time in found.runs if isinstance(run.speedup, m.Speedup) and time.minimum > 0}
-    made = []
-    for run in runs:
-        if (time := own.get(run.key)) is not None:
-            what = "step" if found.unit is PER_STEP else "whole evaluation"
-            speedup = m.Speedup(
-                ratio=base.median / time.median,
-                low=base.minimum / time.maximum,
-                high=base.maximum / time.minimum,
-                basis=f"{what}, {min(base.samples, time.samples)} processes",
-            )
-            run = structs.replace(run, speedup=speedup)
-        made.append(run)
-    return tuple(made)
+    """Each against the declared baseline, on what ranks the two."""
+    baseline = next((run for run in runs if run.is_baseline), None)
+    return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
+
+
+def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
+    if baseline is None:
+        return NO_BASELINE
+    if run is baseline:
+        return m.Skipped(reason="this run is the baseline")
+    if run.results_differ:
+        return m.Skipped(reason="results differ")
+    found = ranked([baseline, run])
+    if found is None or len(found.runs) < 2:
+        if isinstance(run.step, m.Skipped):
+            return run.step
+        if isinstance(baseline.step, m.Skipped):
+            return m.Skipped(reason=f"the baseline has no time: {baseline.step.reason}")
+        return m.Skipped(reason=STEPS_DIFFER)
+    taken, unit = {each.key: time for each, time in found.runs}, found.unit
+    mine, theirs = taken[run.key], taken[baseline.key]
+    if mine.minimum <= 0:
+        return m.Skipped(reason="a measured time is zero, so there is no ratio")
+    fewest, answer = min(mine.samples, theirs.samples), held(run, baseline, unit)
+    once = m.Skipped(reason=plural(fewest, "sample"))
+    processes = f", {fewest} processes" if found.in_rounds else ""
+    return m.Speedup(
+        ratio=theirs.median / mine.median,
+        low=answer.interval.low if answer.interval else once,
+        high=answer.interval.high if answer.interval else once,
+        basis=f"{'step' if unit is PER_STEP else 'whole evaluation'}{processes}",
+        verdict=answer.verdict,
+    )
 
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
@@ -399,7 +362,7 @@ def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
 
 
-def evaluates(run: m.RunReport) -> bool:
+def evaluates(run: Run) -> bool:
     """Whether it has, or should have, a whole evaluation."""
     return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
@@ -410,9 +373,116 @@ def timed(
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
 
-def over_rounds(run: m.RunReport, unit: Unit) -> m.Spread | None:
+# ---------------------------------------------------------------- what the judge is asked
+
+
+class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of a run before it has a report."""
+
+    step: m.Spread | m.Skipped
+    evaluation_time: m.Spread | m.Skipped
+    per_unit: m.Spread | m.Skipped
+    rounds: m.Rounds | m.Skipped
+    evaluation: m.Evaluation | m.Skipped
+    unit: m.WorkUnit
+
+    @classmethod
+    def of(cls, run: m.RunRecord) -> RunTimes:
+        return cls(
+            step=step_time(run.timing),
+            evaluation_time=evaluation_time(run.timing),
+            per_unit=unit_time(run),
+            rounds=rounds(run),
+            evaluation=run.evaluation,
+            unit=run.unit,
+        )
+
+
+Run = m.RunReport | RunTimes
+
+
+def own_time(run: Run, unit: Unit) -> m.Spread | m.Skipped:
+    """Of its first process."""
+    return {PER_STEP: run.step, PER_EVALUATION: run.evaluation_time}.get(unit, run.per_unit)
+
+
+def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
     if isinstance(run.rounds, m.Skipped):
         return None
     found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
-    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_TO_RANK else None
+    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
+
+
+def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[float]:
+    """A time of each round, or of each piece of one."""
+    if unit == PER_STEP:
+        return took.step_us
+    if unit == PER_EVALUATION:
+        return took.evaluation_s
+    if took.evaluation_s:
+        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
+        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
+    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
+
+
+def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
+    """What the judge is told of a run."""
+    own = own_time(run, unit)
+    if isinstance(own, m.Skipped):
+        return own
+    known = within_process(own, unit)
+    if isinstance(run.rounds, m.Rounds):
+        numbers, in_turn = run.rounds.numbers, zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
+        each = columns(run, run.rounds, unit)
+        pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
+        if len(each) == len(numbers):  # else nobody knows which round has none
+            return structs.replace(known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces)
+    return known
+
+
+def within_process(time: m.Spread, unit: Unit) -> Samples:
+    """Steps are many and have outliers, whole evaluations are few and all of them count."""
+    low, high = (time.p10, time.p90) if unit == PER_STEP else (time.minimum, time.maximum)
+    return Samples(median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median})
+
+
+def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
+    """Over rounds where both have them."""
+    mine, theirs = over_rounds(run, unit), over_rounds(other, unit)
+    if mine is not None and theirs is not None:
+        return mine, theirs
+    own, its = own_time(run, unit), own_time(other, unit)
+    if isinstance(own, m.Skipped) or isinstance(its, m.Skipped):
+        return m.first_skipped(own, its)
+    return own, its
+
+
+def held(run: Run, other: Run, unit: Unit) -> Answer:
+    mine, theirs = samples(run, unit), samples(other, unit)
+    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
+        return Unknown(Doubt.NO_TIME)
+    return judge(mine, theirs)
+
+
+def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
+    """Why the judge ranks neither of two runs before the other, with the figures; empty if it does."""
+    sides = {name: side for name, each in (run, other) if isinstance(side := samples(each, unit), Samples)}
+    if isinstance(answer, Faster) or len(sides) < 2:
+        return ""
+    in_rounds = min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS
+    why = answer.why if isinstance(answer, Unknown) else Doubt.STRADDLES if in_rounds else Doubt.OVERLAP
+    noisy = max(sides, key=lambda name: sides[name].variation)
+    ranges = " vs ".join(f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values())
+    sentence = why.format(
+        first=run[0],
+        second=other[0],
+        fewest=min(side.count for side in sides.values()),
+        noisy=noisy,
+        variation=figure(sides[noisy].variation),
+        ranges=f"{ranges} {unit.name}",
+        low=figure(answer.interval.low) if answer.interval else "",
+        high=figure(answer.interval.high) if answer.interval else "",
+        rounds=" + ".join(str(len(side.rounds)) for side in sides.values()),
+    )
+    return f"{sentence}; add --rounds 3" if why is Doubt.CLOSE else sentence

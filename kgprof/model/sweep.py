@@ -12,7 +12,7 @@ from kgprof.model.findings import VerdictStatus
 from kgprof.model.passes import AS_IS, EAGER, CompileStages, Exit, Outcome
 from kgprof.model.recording import Environment, ShippedCache
 from kgprof.model.structs import Model, Skipped, Tagged
-from kgprof.model.times import Spread
+from kgprof.model.times import Judged, Spread
 
 
 class Rung(StrEnum):
@@ -344,6 +344,7 @@ class CellWorth(Model, frozen=True, kw_only=True):
     total: Estimate | Skipped  # seconds of ``executions`` steps from a cold start
     device_bytes: int | Skipped
     host_bytes: int | Skipped
+    verdict: Judged = Judged.UNDECIDED  # of its step against eager's
 
 
 class SweepVerdict(Model, frozen=True, kw_only=True):

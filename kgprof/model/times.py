@@ -102,13 +102,29 @@ class StepSeries(Tagged, frozen=True, kw_only=True, tag="stepseries"):
     above: int  # longer than the last bin
 
 
+class Judged(StrEnum):
+    """What two times come to, of the one against the other."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    LEVEL = "level"
+    UNDECIDED = "not decided"
+
+
 class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
-    low: float | Skipped  # evaluations: baseline's minimum over this run's maximum; steps: p10 over p90
+    # Several processes: a 95 % interval. One each: of evaluations the extremes, of steps p10 over p90 and p90 over p10.
+    low: float | Skipped
     high: float | Skipped  # both skipped where a side was measured once
     basis: str  # "whole evaluation" or "step"
+    verdict: Judged = Judged.UNDECIDED
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the ratio says which of the two is faster; no colour and no order is made of another one."""
+        return self.verdict in (Judged.FASTER, Judged.SLOWER)
 
 
 class ObserverCost(Model, frozen=True, kw_only=True):
@@ -131,8 +147,9 @@ class Payoff(StrEnum):
     """What compiling a run comes to against its eager twin."""
 
     PAYS = "pays"
-    LEVEL = "level"  # not faster beyond the noise
+    LEVEL = "level"
     NEVER = "never"
+    UNDECIDED = "not decided"  # both were timed, and nobody can tell which is faster
     NOT_OBSERVED = "not observed"
 
 
@@ -154,6 +171,10 @@ class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
     warm: BreakEven | Skipped
     verdict: Payoff
     text: str  # the same in a sentence, with the figures
+
+    @property
+    def is_decided(self) -> bool:
+        return self.verdict in (Payoff.PAYS, Payoff.LEVEL, Payoff.NEVER)
 
 
 class ReadVerdict(StrEnum):

@@ -84,7 +84,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         warm = of.caches
         cold = replace(warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False)
         policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
-    best = best_policy(policies)
+    chosen_policy = buckets.best_policy(policies)
+    best = chosen_policy.best if chosen_policy else None
     return m.Shapes(
         function=seen.function,
         tensor=seen.tensor,
@@ -95,21 +96,6 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         recommended=best,
         code=lines_for(best, seen, calls, chosen, msgspec.structs.replace(cell, mode=mode), device) if best else "",
     )
-
-
-def best_policy(policies: Sequence[tuple[m.SizePolicy, m.PolicyResult | m.Skipped]]) -> m.SizePolicy | None:
-    """Fastest over the sequence in steady state; among those whose range (p10 to p90) overlaps its, the one that takes
-    the fewest seconds to compile."""
-    timed: list[tuple[float, float, float, float, m.SizePolicy]] = []
-    for policy, found in policies:
-        if isinstance(found, m.PolicyResult) and not found.differs:
-            costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
-            ends = [sum(calls * getattr(time, end) for calls, time in costs) for end in ("median", "p10", "p90")]
-            timed.append((ends[0], ends[1], ends[2], found.compile_s, policy))
-    if not timed:
-        return None
-    most = min(timed)[2]
-    return min((compile_s, policy) for _, low, _, compile_s, policy in timed if low <= most)[1]
 
 
 def lines_for(

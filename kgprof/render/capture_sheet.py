@@ -83,7 +83,8 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     if len(timed_calls) > 1:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
         rows = [(name, us) for us, name in shown]
-        yield Fold("Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=rows[0][0]),))
+        advised = report.advice.case if isinstance(report.advice, m.CaptureAdvice) else ""
+        yield Fold("Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),))
     tally = Counter(result.outcome for result in report.results)
     ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
     if ended:

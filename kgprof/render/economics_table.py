@@ -15,7 +15,6 @@ from kgprof.render.quantity import FEWEST_FOR_PERCENTILES, count, duration, figu
 from kgprof.render.table import Block, Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
-WORDS = {"pays": "pays", "level": "not measurably faster", "never": "never", "not observed": "not observed"}
 HEADINGS = (
     "worth it",
     "break-even (cold)",
@@ -49,7 +48,7 @@ def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
 
 def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     saved: tuple[str, ...] = ()
-    if not isinstance(one.saved_us, m.Skipped):
+    if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
         saved = (f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
     scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
 
@@ -59,7 +58,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
         return Cell(plural(round(found.steps), "step"), details=details, value=found.steps)
 
     return (
-        Cell(WORDS.get(one.verdict, one.verdict), details=saved),
+        Cell(str(one.verdict), details=saved),
         known(one.cold, break_even),
         known(one.warm, break_even),
         number(one.cold_s),

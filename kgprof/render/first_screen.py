@@ -98,6 +98,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "tiles": tuple(tiles),
         "unit": by_speed.unit.name if by_speed else "",
         "bars": () if compared or by_speed is None or len(by_speed.runs) < 2 else tuple(_bars(by_speed, runs, limits)),
+        "has_winner": by_speed is not None and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
         "steps": () if compared else tuple(_steps(profile, found, limits)),
         "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
@@ -172,12 +173,14 @@ def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterato
     longest, index = max(time.median for _, time in found.runs) or 1.0, {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         speedup = run.speedup
-        words = "baseline" if run.is_baseline else ratio(speedup.ratio) if isinstance(speedup, m.Speedup) else DASH
+        words = "baseline" if run.is_baseline else DASH
+        if isinstance(speedup, m.Speedup):
+            words = ratio(speedup.ratio) if speedup.ranks else str(speedup.verdict)
         said = found.unit.say(time.median)
         yield RunBar(
             leads_to=anchor(index[run.key]),
             run=one_line(run.key.slug, limits.name),
-            first=not place and len(found.runs) > 1,
+            first=not place and found.has_winner,
             speedup=words,
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.measures.times import PER_STEP, over_rounds, per_unit
+from kgprof.measures.times import ranked
 from kgprof.render import (
     breakdown,
     compare_words,
@@ -104,27 +104,22 @@ class Front:
             yield from self._fastest()
 
     def _fastest(self) -> Iterator[tuple[str, ...]]:
-        """The winner, the runner-up and the baseline, on what all of them have in common."""
-        sound = [run for run in self._profile.runs if not run.results_differ]
-        unit = per_unit(sound[0].unit) if sound else PER_STEP
-        whole = [(run, time) for run in sound if isinstance(time := over_rounds(run, unit) or run.per_unit, m.Spread)]
-        stepped = [(run, time) for run in sound if isinstance(time := over_rounds(run, PER_STEP) or run.step, m.Spread)]
-        timed, unit = (whole, unit) if len(whole) > 1 else (stepped, PER_STEP)
-        if not timed:
+        """The first run, the runner-up and the baseline, on what all of them have in common."""
+        found = ranked(self._profile.runs)
+        if found is None:
             return
-        yield "run", unit.name, "speed-up", "first call"
-        ranked = sorted(timed, key=lambda each: each[1].median)
-        shown = [*ranked[:_ROWS]]
-        base = next((each for each in ranked if each[0].is_baseline), None)
+        yield "run", found.unit.name, "speed-up", "first call"
+        shown = [*found.runs[:_ROWS]]
+        base = next((each for each in found.runs if each[0].is_baseline), None)
         if base is not None and base not in shown:
             shown[-1] = base
         for run, time in shown:
             speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
-            if base is not None and not run.is_baseline and not isinstance(run.speedup, m.Skipped):
-                speedup = f"{figure(base[1].median / time.median)}×"
+            if isinstance(run.speedup, m.Speedup):
+                speedup = f"{figure(run.speedup.ratio)}×" if run.speedup.ranks else str(run.speedup.verdict)
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
             starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
-            yield code(run.key.slug, _NAMED, cell=True), unit.bare(time.median), speedup, starts
+            yield code(run.key.slug, _NAMED, cell=True), found.unit.bare(time.median), speedup, starts
 
     # ---------------------------------------------------------------- why, and what to do
 

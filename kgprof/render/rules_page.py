@@ -47,9 +47,7 @@ _PRESENT: Mapping[m.Witness, Callable[[m.RunReport, str], bool]] = {
     m.Witness.TENSORS: lambda run, _: not isinstance(run.memory, m.Skipped) and run.script is None,
     m.Witness.RESULTS: lambda run, _: isinstance(run.agreement, m.RunAgreement),
     m.Witness.EVALUATION: lambda run, _: isinstance(run.evaluation, m.Evaluation),
-    m.Witness.EAGER_TIMES: lambda run, _: (
-        isinstance(run.economics, m.Economics) and run.economics.verdict != m.Payoff.NOT_OBSERVED
-    ),
+    m.Witness.EAGER_TIMES: lambda run, _: isinstance(run.economics, m.Economics) and run.economics.is_decided,
     m.Witness.CPU: lambda _, device: device != CUDA,
     m.Witness.CUDA: lambda _, device: device == CUDA,
 }

@@ -84,8 +84,11 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     yield rounds("ms/step, all processes", cell=_over_rounds(lambda found: found.step, 1e-3))
 
     if len(profile.runs) > 1:  # else the baseline is alone
-        title = "baseline median / this run's median; range from the extremes of evaluations, or p10 and p90 of steps; "
-        yield RunColumn("speed-up", f"{title}what it is taken on", _speedup, key="speed-up", details=1)
+        title = (
+            "baseline median / this run's median; whether that is decided; 95 % interval over processes, or in one "
+            "process each the extremes of evaluations or p10 and p90 of steps; what it is taken on"
+        )
+        yield RunColumn("speed-up", title, _speedup, key="speed-up", details=1)
     results = "against the baseline run in full, against the reference on a sample"
     yield RunColumn("results", results, partial(_results, baseline=profile.baseline), key="results", details=1)
     finished = f"{unit.plural} finished, of all; their outcomes; steps per evaluation"
@@ -246,7 +249,9 @@ def _speedup(run: m.RunReport) -> Cell:
     if not isinstance(run.speedup, m.Speedup):
         return missing(run.speedup)
     speedup = run.speedup
-    return Cell(ratio(speedup.ratio), details=(of_speedup(speedup), speedup.basis), value=speedup.ratio)
+    open_question = () if speedup.ranks else (str(speedup.verdict),)
+    details = (*open_question, of_speedup(speedup), speedup.basis)
+    return Cell(ratio(speedup.ratio), details=details, value=speedup.ratio)
 
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:

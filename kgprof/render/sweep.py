@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from kgprof import model as m
+from kgprof.judge import APART
+from kgprof.measures.buckets import best_policy
 from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.render.quantity import duration, figure, percent, ratio, size
 from kgprof.render.sheet import Code, Section, Sheet
@@ -95,6 +97,13 @@ def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> C
     )
 
 
+def _speedup(each: m.CellWorth) -> Cell:
+    cell = _estimate(each.speedup, ratio)
+    if not cell.measured or each.verdict in (m.Judged.FASTER, m.Judged.SLOWER):
+        return cell
+    return msgspec.structs.replace(cell, details=(str(each.verdict), *cell.details))
+
+
 def _step(step: m.Spread | m.Skipped) -> Cell:
     def cell(spread: m.Spread) -> Cell:
         between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
@@ -119,7 +128,7 @@ def _cells(sweep: m.Sweep) -> Table:
         (
             each.cell.name,
             _step(each.step),
-            _estimate(each.speedup, ratio),
+            _speedup(each),
             _estimate(each.total, figure),
             timed(each.first_cold),
             timed(each.first_warm),
@@ -332,20 +341,16 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
     whose = "the program's own calls" if shapes.collected else "--sizes"
     blocks: list[Block] = []
-    if shapes.recommended is None:
+    chosen = best_policy(shapes.policies)
+    if shapes.recommended is None or chosen is None:
         blocks.append("No policy ran with eager's results.")
     else:
-        timed = {
-            policy: steady
-            for policy, found in shapes.policies
-            if isinstance(found, m.PolicyResult)
-            and not found.differs
-            and not isinstance(steady := found.steady_ms, m.Skipped)
-        }
-        fastest = min(timed, key=lambda policy: timed[policy])
-        noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not shapes.recommended else ""
-        answer = f"Recommended: {shapes.recommended} ({_POLICIES[shapes.recommended]}).{noise}"
-        blocks += [answer, Code(text=shapes.code)]
+        best, fastest = shapes.recommended, chosen.fastest
+        noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not best else ""
+        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(text=shapes.code)]
+        if chosen.unknown:
+            close = f"One process each cannot tell {fastest} from what is less than {APART:g}× slower, or varies"
+            blocks.append(f"{close}: {', '.join(chosen.unknown)}.")
     blocks += [_policies(shapes), _sizes(shapes)]
     intro = (
         f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "

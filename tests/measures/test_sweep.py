@@ -153,16 +153,17 @@ def test_the_return_is_what_was_saved_over_what_was_paid() -> None:
     ],
 )
 def test_the_tiers_are_those_of_the_document(speedup: float, break_even: float, expected: str) -> None:
-    assert tier(estimate(speedup), estimate(break_even)) == expected
+    assert tier(estimate(speedup), estimate(break_even), m.Judged.FASTER) == expected
 
 
 def test_a_cell_that_never_pays_is_poor_and_one_without_times_has_no_tier() -> None:
     gone = m.Skipped(reason="gone")
 
-    assert tier(estimate(0.9), gone) is m.Tier.POOR
-    assert tier(estimate(1.2, 0.9, 1.5), gone) is m.Tier.POOR
-    assert tier(estimate(2.0), gone) == gone
-    assert tier(gone, gone) == gone
+    assert tier(estimate(0.9), gone, m.Judged.SLOWER) is m.Tier.POOR
+    assert tier(estimate(1.01, 0.98, 1.03), gone, m.Judged.LEVEL) is m.Tier.POOR
+    assert tier(estimate(1.2, 0.9, 1.5), gone, m.Judged.UNDECIDED) == NOT_KNOWN
+    assert tier(estimate(2.0), gone, m.Judged.FASTER) == gone
+    assert tier(gone, gone, m.Judged.UNDECIDED) == gone
 
 
 def test_a_cell_is_weighed_against_eager_and_the_next_best() -> None:

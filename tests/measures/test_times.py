@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgprof.analysis import analyse
 from kgprof.measures import times
-from kgprof.model import MemoryPass, ObserverCost, PassName, RunKey, Skipped, Speedup, Spread, TimingPass
-from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, run
+from kgprof.model import MemoryPass, ObserverCost, PassName, RunKey, RunRecord, Skipped, Speedup, Spread, TimingPass
+from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, recording, run
 
 
 @given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=50))
@@ -62,8 +63,15 @@ def test_candidate_time_says_what_is_missing() -> None:
     assert of(evaluation=empty) == Skipped(reason="the evaluation has no candidate")
 
 
+def speedup(of: RunRecord, baseline: RunRecord | None) -> Speedup | Skipped:
+    """What the report says of a run."""
+    runs = [of] if baseline in (None, of) else [baseline, of]
+    profile = analyse(recording(*runs, baseline=baseline.key if baseline else None))
+    return profile.runs[-1].speedup
+
+
 def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
-    found = times.speedup(run(FUSED, evaluation_s=0.2, step_us=900.0), run(EAGER, evaluation_s=0.5))
+    found = speedup(run(FUSED, evaluation_s=0.2, step_us=900.0), run(EAGER, evaluation_s=0.5))
 
     assert isinstance(found, Speedup)
     assert (found.ratio, found.basis) == (pytest.approx(2.5), "whole evaluation")
@@ -73,7 +81,7 @@ def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
 def test_speedup_is_on_the_step_where_there_are_no_evaluations() -> None:
     runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((FUSED, 250.0), (EAGER, 1000.0))]
 
-    found = times.speedup(*runs)
+    found = speedup(*runs)
 
     # then: the range is of p10 and p90, so that one slow step does not widen it
     assert isinstance(found, Speedup)
@@ -84,14 +92,14 @@ def test_speedup_is_on_the_step_where_there_are_no_evaluations() -> None:
 def test_steps_of_one_strategy_are_the_same_work() -> None:
     compiled = RunKey(strategy=EAGER.strategy, mode="default")
 
-    found = times.speedup(run(compiled, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
+    found = speedup(run(compiled, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
 
     assert isinstance(found, Speedup)
     assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
 
 
 def test_steps_of_two_strategies_of_an_evaluation_have_no_ratio() -> None:
-    found = times.speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
+    found = speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
 
     assert found == Skipped(reason="there is no evaluation to compare, and strategies differ in work per step")
 
@@ -101,28 +109,39 @@ def test_speedup_of_what_was_measured_once_has_no_range() -> None:
     assert isinstance(eager.timing, TimingPass)
     once = msgspec.structs.replace(eager, timing=msgspec.structs.replace(eager.timing, evaluation_s=(0.5,)))
 
-    found = times.speedup(run(FUSED, evaluation_s=0.2), once)
+    found = speedup(run(FUSED, evaluation_s=0.2), once)
 
     gone = Skipped(reason="1 sample")
     assert found == Speedup(ratio=pytest.approx(2.5), low=gone, high=gone, basis="whole evaluation")
+
+
+def test_speedup_of_evaluations_needs_no_step() -> None:
+    def stepless(key: RunKey, seconds: float) -> RunRecord:
+        timing = TimingPass(clock="perf_counter", step_us=((), ()), evaluation_s=(seconds, seconds))
+        return msgspec.structs.replace(run(key), timing=timing)
+
+    found = speedup(stepless(FUSED, 0.2), stepless(EAGER, 0.5))
+
+    assert isinstance(found, Speedup)
+    assert (found.ratio, found.basis, found.verdict) == (pytest.approx(2.5), "whole evaluation", "faster")
 
 
 def test_speedup_says_why_there_is_none() -> None:
     baseline = run(EAGER)
     lost = died(EAGER)
 
-    assert times.speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
-    assert times.speedup(run(FUSED), None) == Skipped(
+    assert speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
+    assert speedup(run(FUSED), None) == Skipped(
         reason="no run is declared as the baseline; add --mode eager to compare with eager"
     )
-    assert times.speedup(died(FUSED), baseline) == died(FUSED).timing
-    assert times.speedup(run(FUSED), lost) == Skipped(
+    assert speedup(died(FUSED), baseline) == died(FUSED).timing
+    assert speedup(run(FUSED), lost) == Skipped(
         reason="the baseline has no time: the run was killed during timing: SIGKILL"
     )
 
 
 def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
-    found = times.speedup(
+    found = speedup(
         run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER, evaluation_s=None, unfinished=None)
     )
 

@@ -9,6 +9,7 @@ import msgspec
 from kgprof import collectors
 from kgprof.analysis import trace_diff
 from kgprof.compare.flame_diff import flame_difference
+from kgprof.judge import APART
 from kgprof.measures.times import throughput
 from kgprof.model import (
     PROFILE_SCHEMA_VERSION,
@@ -47,6 +48,7 @@ from kgprof.model import (
     HostRow,
     HostSpan,
     HostTime,
+    Judged,
     KernelBreakdown,
     KernelKind,
     KernelLaunches,
@@ -736,7 +738,11 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         speedup=Skipped(reason="this run is the baseline")
         if key == EAGER
         else Speedup(
-            ratio=baseline / step, low=0.92 * baseline / step, high=1.1 * baseline / step, basis="whole evaluation"
+            ratio=baseline / step,
+            low=0.92 * baseline / step,
+            high=1.1 * baseline / step,
+            basis="whole evaluation",
+            verdict=Judged.FASTER if baseline > APART * step else Judged.UNDECIDED,
         ),
         evaluation=_evaluation(),
         agreement=RunAgreement(

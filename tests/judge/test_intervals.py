@@ -9,21 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgprof.compare.intervals import (
+from kgprof.compare.machine import moved
+from kgprof.compare.metrics import VERDICTS
+from kgprof.judge import (
     ALPHA,
     Interval,
+    InTurn,
     Pair,
-    interval,
-    last_look,
+    Samples,
+    decided,
     looks,
-    moved,
     paired,
     ratio_in_turn,
     rounds_to_settle,
     share,
     t_quantile,
+    welch,
 )
 from kgprof.model import MachineDrift, MetricVerdict
+
+
+def verdict(found: Interval, budget: float) -> MetricVerdict:
+    return VERDICTS[decided(found, budget).verdict]
+
+
+def rounds(*times: float) -> Samples:
+    return Samples(median=1.0, low=1.0, high=1.0, count=1, rounds=dict(enumerate(times, start=1)))
+
 
 TIMES = st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=2, max_size=10)
 
@@ -50,7 +62,7 @@ def test_quantiles_of_t_leave_a_fortieth_above(degrees: int) -> None:
 
 def test_an_interval_worked_by_hand() -> None:
     """Logarithms 0, 0.1, 0.2 and 1, 1.1, 1.2: means 0.1 and 1.1, variances 0.01, four degrees of freedom."""
-    found = interval([math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (1.0, 1.1, 1.2)])
+    found = welch([math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (1.0, 1.1, 1.2)])
 
     assert found is not None
     half = 2.77645 * math.sqrt(0.01 / 3 + 0.01 / 3)
@@ -61,13 +73,13 @@ def test_an_interval_worked_by_hand() -> None:
     "sides", [([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0]), ([], [1.0, 2.0]), ([0.0, 1.0], [1.0, 2.0])]
 )
 def test_without_two_rounds_on_both_sides_there_is_no_interval(sides: tuple[list[float], list[float]]) -> None:
-    assert interval(*sides) is None
-    assert rounds_to_settle(*sides, 0.05) is None
+    assert welch(*sides) is None
+    assert rounds_to_settle(rounds(*sides[0]), rounds(*sides[1]), 0.05) is None
 
 
 @given(base=TIMES, head=TIMES)
 def test_swapping_the_sides_inverts_the_interval(base: list[float], head: list[float]) -> None:
-    there, back = interval(base, head), interval(head, base)
+    there, back = welch(base, head), welch(head, base)
 
     assert there is not None
     assert back is not None
@@ -76,14 +88,14 @@ def test_swapping_the_sides_inverts_the_interval(base: list[float], head: list[f
 
 @given(base=TIMES, head=TIMES, budget=st.floats(min_value=0.0, max_value=1.0))
 def test_swapping_the_sides_makes_worse_better(base: list[float], head: list[float], budget: float) -> None:
-    there, back = interval(base, head), interval(head, base)
+    there, back = welch(base, head), welch(head, base)
 
     assert there is not None
     assert back is not None
     if there.low > (1 + budget) * (1 + 1e-9):
-        assert back.verdict(budget) == MetricVerdict.BETTER
+        assert verdict(back, budget) == MetricVerdict.BETTER
     if there.high < 1 / (1 + budget) * (1 - 1e-9):
-        assert back.verdict(budget) == MetricVerdict.WORSE
+        assert verdict(back, budget) == MetricVerdict.WORSE
 
 
 def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
@@ -93,7 +105,7 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
     for _ in range(2000):
         base = [math.exp(chance.gauss(0.0, 0.02)) for _ in range(5)]
         head = [1.1 * math.exp(chance.gauss(0.0, 0.06)) for _ in range(8)]
-        found = interval(base, head)
+        found = welch(base, head)
         assert found is not None
         inside += found.low <= 1.1 <= found.high
 
@@ -101,7 +113,7 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
+    ("low", "high", "expected"),
     [
         (1.06, 1.2, MetricVerdict.WORSE),
         (1.04, 1.2, MetricVerdict.INCONCLUSIVE),
@@ -112,10 +124,10 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
         (0.5, 0.95, MetricVerdict.BETTER),
     ],
 )
-def test_an_interval_against_a_budget_of_five_percent(low: float, high: float, verdict: MetricVerdict) -> None:
-    found = Interval(base=1.0, head=1.0, ratio=math.sqrt(low * high), low=low, high=high)
+def test_an_interval_against_a_budget_of_five_percent(low: float, high: float, expected: MetricVerdict) -> None:
+    found = Interval(first=1.0, second=1.0, ratio=math.sqrt(low * high), low=low, high=high)
 
-    assert found.verdict(0.05) == verdict
+    assert verdict(found, 0.05) == expected
 
 
 @settings(max_examples=50)
@@ -124,16 +136,16 @@ def test_so_many_rounds_as_are_named_would_settle_it(ratio: float, noise: float)
     """Given rounds of the same mean and the same variance."""
     base = [math.exp(-noise), 1.0, math.exp(noise)]
     head = [ratio * x for x in base]
-    settle = rounds_to_settle(base, head, 0.05)
+    settle = rounds_to_settle(rounds(*base), rounds(*head), 0.05)
     if settle is None or settle < 3:
         return
     more = _of_the_same_variance(base, settle), _of_the_same_variance(head, settle)
     fewer = _of_the_same_variance(base, settle - 1), _of_the_same_variance(head, settle - 1)
 
-    found, before = interval(*more), interval(*fewer)
+    found, before = welch(*more), welch(*fewer)
     assert found is not None
     assert before is not None
-    assert found.verdict(0.05) != MetricVerdict.INCONCLUSIVE
+    assert verdict(found, 0.05) != MetricVerdict.INCONCLUSIVE
     assert before.low <= 1.05 <= before.high
 
 
@@ -166,7 +178,7 @@ def test_a_machine_moved_by_more_than_the_budget_either_way(ratio: float, expect
 def test_all_of_the_error_probability_is_spent_over_the_looks() -> None:
     assert looks(10) == (4, 6, 8, 10)
     assert (looks(2), looks(4), looks(5)) == ((2,), (4,), (4, 5))
-    assert [last_look(pairs, 10) for pairs in (0, 3, 4, 5, 9, 10)] == [0, 0, 4, 4, 8, 10]
+    assert [InTurn(10, pairs).look for pairs in (0, 3, 4, 5, 9, 10)] == [0, 0, 4, 4, 8, 10]
     for most in (2, 4, 7, 10, 30):
         assert sum(share(look, most) for look in looks(most)) == pytest.approx(ALPHA)
 
@@ -176,23 +188,23 @@ def test_a_paired_interval_worked_by_hand() -> None:
     base = [math.exp(x) for x in (0.0, 5.0, -2.0, 1.0)]
     head = [x * math.exp(more) for x, more in zip(base, (0.1, 0.3, 0.1, 0.3), strict=True)]
 
-    found = paired(quotients(base, head), 4, 4)
+    found = paired(quotients(base, head), InTurn(4, 4))
 
     assert found is not None
     half = 3.182 * math.sqrt(0.04 / 3 / 4)
     ends = math.log(found.ratio), math.log(found.low), math.log(found.high)
     assert ends == pytest.approx((0.2, 0.2 - half, 0.2 + half), abs=1e-4)
-    assert found.head / found.base == pytest.approx(found.ratio)
-    assert paired(quotients([1.0], [2.0]), 4, 4) is None
-    assert paired([Pair(1.0, 2.0, 2.0), Pair(0.0, 1.0, 1.0)], 4, 4) is None
+    assert found.second / found.first == pytest.approx(found.ratio)
+    assert paired(quotients([1.0], [2.0]), InTurn(4, 4)) is None
+    assert paired([Pair(1.0, 2.0, 2.0), Pair(0.0, 1.0, 1.0)], InTurn(4, 4)) is None
 
 
 def test_where_pairs_took_turns_their_own_ratios_count_and_both_times_stay_in_the_middle() -> None:
-    found = paired([Pair(100.0, 400.0, 1.21)] * 4, 4, 4)
+    found = paired([Pair(100.0, 400.0, 1.21)] * 4, InTurn(4, 4))
 
     assert found is not None
     assert (found.ratio, found.low, found.high) == pytest.approx((1.21, 1.21, 1.21))
-    assert (found.base, found.head) == pytest.approx((200 / 1.1, 200 * 1.1))
+    assert (found.first, found.second) == pytest.approx((200 / 1.1, 200 * 1.1))
 
 
 def test_a_core_that_is_now_fast_and_now_slow_is_so_for_both_pieces_of_work_side_by_side() -> None:
@@ -260,11 +272,11 @@ def recorded(
         base.append(math.exp(below))
         head.append(slower * math.exp(above))
         if (look := pair + 1) in looks(most):
-            found = paired(quotients(base, head), look, most)
+            found = paired(quotients(base, head), InTurn(most, look))
             assert found is not None
             held = held and found.low <= slower <= found.high
-            if (verdict := found.verdict(budget)) is not MetricVerdict.INCONCLUSIVE:
-                return verdict, look, held
+            if (judged := verdict(found, budget)) is not MetricVerdict.INCONCLUSIVE:
+                return judged, look, held
     return MetricVerdict.INCONCLUSIVE, most, held
 
 
