@@ -141,12 +141,21 @@ def _of_idle(
     if isinstance(idle, m.Skipped) or not idle.total_us:
         yield _part(m.LimitKind.UNKNOWN, left_us, "GPU idle")
         return
-    for limit, name, us in _merged(_causes(idle)):
+    for limit, name, us in causes(idle):
         yield _part(limit, left_us * us / idle.total_us, name)
 
 
-def _causes(idle: m.DeviceIdle) -> Iterator[Part]:
-    """Name what the GPU waited for; the parts add up to ``idle.total_us``."""
+def causes(idle: m.DeviceIdle) -> Sequence[Part]:
+    """Name what the GPU waited for; the parts add up to ``idle.total_us``, largest first."""
+    sums: dict[tuple[m.LimitKind, str], float] = {}
+    for limit, name, us in _waited_for(idle):
+        sums[limit, name] = sums.get((limit, name), 0.0) + us
+    parts = [(limit, name, us) for (limit, name), us in sums.items()]
+    return sorted(parts, key=lambda part: -part[2])
+
+
+def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
+    """Give each stretch of the trace its cause."""
     yield m.LimitKind.LAUNCHES, "", idle.launch_us
     yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
     for span in idle.host_spans:
@@ -164,14 +173,6 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
     if span.name.startswith(_OPERATOR) and span.total_us >= STANDS_OUT * host_us:
         return m.LimitKind.HOST, span.name
     return m.LimitKind.LAUNCHES, ""
-
-
-def _merged(parts: Iterator[Part]) -> Sequence[Part]:
-    """Add up parts of one kind and name."""
-    sums: dict[tuple[m.LimitKind, str], float] = {}
-    for limit, name, us in parts:
-        sums[limit, name] = sums.get((limit, name), 0.0) + us
-    return [(limit, name, us) for (limit, name), us in sums.items()]
 
 
 # ---------------------------------------------------------------- decided or not
