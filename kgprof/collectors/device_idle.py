@@ -27,6 +27,9 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
+# Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the time,
+# and replaying them as one saves next to nothing.
+MANY_LAUNCHES = 8
 MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
 REPLAY = 'torch.compile(..., mode="reduce-overhead")'
@@ -78,8 +81,8 @@ LAUNCH_BOUND = m.Rule(
     why=(
         "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the next one arrives. "
         f"{_MEASURED} This rule applies when at least {100 * MOSTLY:.0f} % of the idle time passes in operators, "
-        "compiled code and the calls that launch, by the trace. In mode eager it is a note, because compiling is the "
-        "remedy."
+        f"compiled code and the calls that launch, by the trace, and a step has at least {MANY_LAUNCHES} launches. In "
+        "mode eager it is a note, because compiling is the remedy."
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
@@ -133,7 +136,8 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
     @property
     def is_launching(self) -> bool:
         cause = self.main_cause
-        return cause is not None and cause[0] is m.LimitKind.LAUNCHES
+        is_most = cause is not None and cause[0] is m.LimitKind.LAUNCHES
+        return is_most and self.launches >= MANY_LAUNCHES
 
     @property
     def may_replay(self) -> bool:

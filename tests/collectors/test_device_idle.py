@@ -59,17 +59,23 @@ def test_in_mode_eager_launching_is_what_is_expected_and_a_note() -> None:
 @pytest.mark.parametrize(
     ("step_us", "kernel_us", "in_operators", "rules"),
     [
-        pytest.param(100.0, 20.0, 0.0, [], id="four fifths busy"),
-        pytest.param(160.0, 20.0, 0.0, [DEVICE_IDLE.id], id="half idle"),
-        pytest.param(159.0, 20.0, 0.0, [], id="a little less than half"),
+        pytest.param(100.0, 10.0, 0.0, [], id="four fifths busy"),
+        pytest.param(160.0, 10.0, 0.0, [DEVICE_IDLE.id], id="half idle"),
+        pytest.param(159.0, 10.0, 0.0, [], id="a little less than half"),
         pytest.param(100.0, 5.0, 0.7, [LAUNCH_BOUND.id], id="most of it in operators"),
         pytest.param(100.0, 5.0, 0.4, [DEVICE_IDLE.id], id="a little less"),
     ],
 )
 def test_where_the_lines_are(step_us: float, kernel_us: float, in_operators: float, rules: list[str]) -> None:
-    recording = steps(step_us=step_us, kernels=4, kernel_us=kernel_us, in_operators=in_operators)
+    recording = steps(step_us=step_us, kernels=8, kernel_us=kernel_us, in_operators=in_operators)
 
     assert [finding.rule for finding in found(recording)] == rules
+
+
+def test_few_launches_are_not_what_the_gpu_waits_for() -> None:
+    (finding,) = found(steps(step_us=400.0, kernels=7, kernel_us=5.0, in_operators=0.9))
+
+    assert finding.rule == DEVICE_IDLE.id
 
 
 def test_work_of_unknown_launches_is_idle_without_a_cause() -> None:
