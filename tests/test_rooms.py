@@ -20,6 +20,7 @@ ROOMS = (
     *("progress", "signals"),
     "reading",  # a Recording's layout, its traces, records and sources; Evidence: each of them read once
     "measures",  # what the passes of one run measured
+    "limits",  # what limits a run, by the shares of its step
     "workloads",  # imports torch
     "record",  # imports torch, starts processes
     "collectors",  # Evidence -> events -> findings
@@ -29,7 +30,7 @@ ROOMS = (
 )
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "compile_records", "memory_records", "passes", "evaluation", "findings", "times", "kernels"),
+    *("structs", "compile_records", "memory_records", "passes", "evaluation", "findings", "times", "kernels", "limits"),
     *("recording", "comparison", "profile", "capturing", "sweep"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import msgspec
 
-from kgprof import collectors
+from kgprof import collectors, limits
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis import memory, ranks
@@ -51,6 +51,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
+    runs = tuple(_with_limits(run, findings) for run in runs)
     weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
     changed, next_actions = differences(plan.trace_files, runs), actions(evidence, runs, findings)
     exit_code = _exit_code(recording)
@@ -96,6 +97,19 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     evidence.forget()
     return profile
+
+
+def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport:
+    """Account for the run's step, with what its syncs were measured to cost by line."""
+    waits: dict[m.Location | None, float] = {}
+    for finding in findings:
+        is_sync = collectors.rule_of(finding).topic is m.Topic.SYNCS
+        cost = finding.cost
+        if finding.run != run.key or not is_sync or isinstance(cost, m.Skipped):
+            continue
+        if cost.unit == "us/step":
+            waits[finding.location] = waits.get(finding.location, 0.0) + cost.value
+    return msgspec.structs.replace(run, limits=limits.limits(run, waits))
 
 
 def _overridden(overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]) -> tuple[m.KindOverride, ...]:

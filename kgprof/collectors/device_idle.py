@@ -8,6 +8,9 @@ is said.
 import statistics
 from collections.abc import Iterator
 
+import numpy as np
+
+from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import (
     cuda_graphs,
@@ -24,10 +27,16 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
-# Up to so much of the step for each launch, launching is what the host was busy with: an operator launched one by one
-# took 10 to 19 us in the evaluator's eager and compiled steps on an H200.
-US_PER_LAUNCH = 25.0
+# Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the time,
+# and replaying them as one saves next to nothing.
+MANY_LAUNCHES = 8
+MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
+REPLAY = 'torch.compile(..., mode="reduce-overhead")'
+SIZES_CHANGE = (
+    "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to call, and a graph would "
+    "be recorded for each. Pad them to a few sizes (or use a static cache) first."
+)
 
 _MEASURED = (
     f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a step: GPU work comes "
@@ -40,8 +49,8 @@ DEVICE_IDLE = m.Rule(
     summary="The GPU is idle for most of the step, waiting for the CPU.",
     why=(
         "Faster kernels cannot shorten a step in which the GPU waits: the time goes to what the CPU does between "
-        f"launches. {_MEASURED} This rule applies when the CPU is busy with work other than launching: more than "
-        f"{US_PER_LAUNCH:g} µs of the step per launch."
+        f"launches. {_MEASURED} This rule applies when the GPU mostly waits for something other than launches: Python "
+        "between operators, one slow operator, the DataLoader, or several causes."
     ),
     example=(
         "loss.item() in every step: the CPU waits for the GPU to finish, then the GPU waits for the CPU to launch "
@@ -71,8 +80,9 @@ LAUNCH_BOUND = m.Rule(
     summary="Launch overhead limits the step: kernels finish faster than the CPU can launch them.",
     why=(
         "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the next one arrives. "
-        f"{_MEASURED} This rule applies when the CPU is busy launching: at most {US_PER_LAUNCH:g} µs of the step per "
-        "launch. In mode eager it is a note, because compiling is the remedy."
+        f"{_MEASURED} This rule applies when at least {100 * MOSTLY:.0f} % of the idle time passes in operators, "
+        f"compiled code and the calls that launch, by the trace, and a step has at least {MANY_LAUNCHES} launches. In "
+        "mode eager it is a note, because compiling is the remedy."
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
@@ -96,12 +106,15 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     step_us: float  # median of TIMING
+    unsteady: bool  # its steps vary so much that the median stands for none of them
     samples: int
     busy_us: float  # a step of TRACE, mean; two kernels at once count once
     steps: int  # of TRACE
     launches: float  # a step
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
-    host_spans: tuple[m.HostSpan, ...]  # of TRACE's window, while the device waited for the host
+    idle: m.DeviceIdle | m.Skipped  # of TRACE's window
+    asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
+    sizes_change: bool = False  # a compiled graph takes inputs of several sizes
 
     @property
     def idle_us(self) -> float:
@@ -112,8 +125,24 @@ class DeviceTime(m.Model, frozen=True, kw_only=True):
         return max(0.0, 1 - self.busy_us / self.step_us)
 
     @property
+    def main_cause(self) -> limits.Part | None:
+        """What most of the idle time passed in; None where nothing accounts for most of it."""
+        if isinstance(self.idle, m.Skipped) or not self.idle.total_us:
+            return None
+        largest = limits.causes(self.idle)[0]
+        is_most = largest[2] >= MOSTLY * self.idle.total_us
+        return largest if is_most else None
+
+    @property
     def is_launching(self) -> bool:
-        return self.launches > 0 and self.step_us / self.launches <= US_PER_LAUNCH
+        cause = self.main_cause
+        is_most = cause is not None and cause[0] is m.LimitKind.LAUNCHES
+        return is_most and self.launches >= MANY_LAUNCHES
+
+    @property
+    def may_replay(self) -> bool:
+        """Whether replaying the step as a CUDA graph was not tried yet and could work."""
+        return self.graph_launches == 0 and not self.asks_for_graphs and not self.sizes_change
 
 
 def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
@@ -131,9 +160,12 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         return
     if found.device != "cuda" or not found.steps:
         return
+    graphs = () if run.compiler is None else run.compiler.all.graphs
+    low, high = np.percentile(step_us, (10, 90))
     yield DeviceTime(
         run=run.key,
         step_us=statistics.median(step_us),
+        unsteady=bool(high > limits.UNSTEADY * low),
         samples=len(step_us),
         busy_us=found.busy_us / found.steps,
         steps=found.steps,
@@ -141,8 +173,16 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         graph_launches=(
             found.graph_launches if isinstance(found.graph_launches, m.Skipped) else found.graph_launches / found.steps
         ),
-        host_spans=() if isinstance(found.idle, m.Skipped) else found.idle.host_spans,
+        idle=found.idle,
+        asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
+        sizes_change=_sizes_change(run),
     )
+
+
+def _sizes_change(run: RunEvidence) -> bool:
+    """Whether torch made a symbol for a size or a number: a CUDA graph would be recorded for each."""
+    trace = run.compiler
+    return trace is not None and any("create_symbol" in record.metadata for record in trace.all.records)
 
 
 def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
@@ -152,23 +192,21 @@ def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: DeviceTime) -> m.Finding:
     rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
     expected = event.is_launching and event.run.mode == m.EAGER
-    idle = f"the GPU is idle {100 * event.idle_share:.0f} % of each step"
-    work = f"{event.busy_us:,.0f} of {event.step_us:,.0f} µs busy"
-    message = f"{idle} ({work}, no launches)"
-    if event.launches:
-        each = event.step_us / event.launches
-        message = f"{idle} ({work}, {plural(event.launches, 'launch', 'launches')}, one every {figure(each)} µs)"
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
-    if event.host_spans:
+    spans = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
-    lines += [
-        f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}" for span in event.host_spans[:SPANS_SHOWN]
-    ]
+    lines += [f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}" for span in spans[:SPANS_SHOWN]]
+    fix = ""
+    if rule is LAUNCH_BOUND and event.may_replay:
+        fix = REPLAY
+    elif rule is LAUNCH_BOUND and event.sizes_change:
+        lines.append(SIZES_CHANGE)
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if expected else rule.level,
-        message=message,
+        message=_message(event),
         run=event.run,
         fingerprint=fingerprint(rule.id, event.run),
         detail="\n".join(lines),
@@ -179,15 +217,34 @@ def _finding(event: DeviceTime) -> m.Finding:
             measured_in=(m.PassName.TIMING, m.PassName.TRACE),
             samples=event.samples,
         ),
-        saves=_saving(event)
-        if rule is LAUNCH_BOUND
-        else m.Skipped(reason=("the idle time has several reasons, and which a fix removes is unknown")),
-        # Where there are no graphs yet; with them the launches that are left are another finding's.
-        fix='torch.compile(..., mode="reduce-overhead")' if rule is LAUNCH_BOUND and event.graph_launches == 0 else "",
+        saves=_saving(event, rule),
+        fix=fix,
     )
 
 
-def _saving(event: DeviceTime) -> m.Saving:
+def _message(event: DeviceTime) -> str:
+    work = f"{event.busy_us:,.0f} of {event.step_us:,.0f} µs busy"
+    launches = "no launches"
+    if event.launches:
+        each = figure(event.step_us / event.launches)
+        launches = f"{plural(event.launches, 'launch', 'launches')}, one every {each} µs"
+    message = f"the GPU is idle {100 * event.idle_share:.0f} % of each step ({work}, {launches})"
+    cause = event.main_cause
+    if cause is None or cause[0] is m.LimitKind.UNKNOWN:
+        return message
+    limit, name, us = cause
+    assert not isinstance(event.idle, m.Skipped)
+    share = f"{100 * us / event.idle.total_us:.0f} % of that"
+    if limit is m.LimitKind.LAUNCHES:
+        return f"{message}; {share} while the CPU issues launches"
+    return f"{message}; {share} in {name or 'a sync'} on the CPU"
+
+
+def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
+    if rule is DEVICE_IDLE:
+        return m.Skipped(reason="the idle time has several reasons, and which a fix removes is unknown")
+    if event.unsteady:
+        return m.Skipped(reason="step times vary too much for a median step to stand for the others")
     return m.Saving(
         us_per_step=event.idle_us, how="the step's GPU idle time", measured_in=(m.PassName.TIMING, m.PassName.TRACE)
     )

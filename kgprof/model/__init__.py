@@ -11,6 +11,7 @@ from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *
 from kgprof.model.findings import *
 from kgprof.model.kernels import *
+from kgprof.model.limits import *
 from kgprof.model.memory_records import *
 from kgprof.model.passes import *
 from kgprof.model.profile import *

@@ -29,6 +29,7 @@ from kgprof.model.kernels import (
     MemoryCurve,
     RankBalance,
 )
+from kgprof.model.limits import RunLimits
 from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks, Options, Outcome, RunKey
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
@@ -154,6 +155,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     series: StepSeries | Skipped = Skipped(reason="this report has no single step times")
     economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
     phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
+    limits: RunLimits | Skipped = Skipped(reason="this report was made before limits were judged")
 
     @property
     def counts_units(self) -> bool:

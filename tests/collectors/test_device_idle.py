@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.collectors.device_idle import DEVICE_IDLE, LAUNCH_BOUND, collect, diagnose
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording
+from kgprof.collectors.device_idle import DEVICE_IDLE, LAUNCH_BOUND, REPLAY, collect, diagnose
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import RUN, steps
 
@@ -20,7 +20,10 @@ def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() ->
     (finding,) = found(steps(step_us=400.0, kernels=4, kernel_us=5.0))
 
     assert (finding.rule, finding.level, finding.run) == (DEVICE_IDLE.id, Level.WARNING, RUN)
-    assert finding.message == ("the GPU is idle 95 % of each step (20 of 400 µs busy, 4 launches, one every 100 µs)")
+    assert finding.message == (
+        "the GPU is idle 95 % of each step (20 of 400 µs busy, 4 launches, one every 100 µs); "
+        "93 % of that in Python between operators on the CPU"
+    )
     assert finding.cost == FindingCost(
         value=380.0,
         unit="us/step",
@@ -37,33 +40,70 @@ def test_the_host_that_does_other_things_than_launch_leaves_the_device_idle() ->
 
 def test_many_short_kernels_are_bound_by_their_launches() -> None:
     # given: forty kernels of 2 us in a step of 400 us
-    (finding,) = found(steps(step_us=400.0, kernels=40, kernel_us=2.0))
+    (finding,) = found(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9))
 
     assert (finding.rule, finding.level) == (LAUNCH_BOUND.id, Level.WARNING)
-    assert finding.message == ("the GPU is idle 80 % of each step (80 of 400 µs busy, 40 launches, one every 10.0 µs)")
+    assert finding.message == (
+        "the GPU is idle 80 % of each step (80 of 400 µs busy, 40 launches, one every 10.0 µs); "
+        "89 % of that while the CPU issues launches"
+    )
+    assert finding.fix == REPLAY
 
 
 def test_in_mode_eager_launching_is_what_is_expected_and_a_note() -> None:
-    (finding,) = found(steps(step_us=400.0, kernels=40, kernel_us=2.0, mode="eager"))
+    (finding,) = found(steps(step_us=400.0, kernels=40, kernel_us=2.0, mode="eager", in_operators=0.9))
 
     assert (finding.rule, finding.level) == (LAUNCH_BOUND.id, Level.NOTE)
 
 
 @pytest.mark.parametrize(
-    ("step_us", "kernel_us", "launches", "rules"),
+    ("step_us", "kernel_us", "in_operators", "rules"),
     [
-        pytest.param(100.0, 20.0, 4, [], id="four fifths busy"),
-        pytest.param(160.0, 20.0, 4, [DEVICE_IDLE.id], id="half idle"),
-        pytest.param(159.0, 20.0, 4, [], id="a little less than half"),
-        pytest.param(100.0, 5.0, 4, [LAUNCH_BOUND.id], id="25 us for each launch"),
-        pytest.param(100.4, 5.0, 4, [DEVICE_IDLE.id], id="a little more"),
-        pytest.param(80.0, 5.0, 0, [DEVICE_IDLE.id], id="no launch at all"),
+        pytest.param(100.0, 10.0, 0.0, [], id="four fifths busy"),
+        pytest.param(160.0, 10.0, 0.0, [DEVICE_IDLE.id], id="half idle"),
+        pytest.param(159.0, 10.0, 0.0, [], id="a little less than half"),
+        pytest.param(100.0, 5.0, 0.7, [LAUNCH_BOUND.id], id="most of it in operators"),
+        pytest.param(100.0, 5.0, 0.4, [DEVICE_IDLE.id], id="a little less"),
     ],
 )
-def test_where_the_lines_are(step_us: float, kernel_us: float, launches: int, rules: list[str]) -> None:
-    recording = steps(step_us=step_us, kernels=4, kernel_us=kernel_us, launches=launches)
+def test_where_the_lines_are(step_us: float, kernel_us: float, in_operators: float, rules: list[str]) -> None:
+    recording = steps(step_us=step_us, kernels=8, kernel_us=kernel_us, in_operators=in_operators)
 
     assert [finding.rule for finding in found(recording)] == rules
+
+
+def test_few_launches_are_not_what_the_gpu_waits_for() -> None:
+    (finding,) = found(steps(step_us=400.0, kernels=7, kernel_us=5.0, in_operators=0.9))
+
+    assert finding.rule == DEVICE_IDLE.id
+
+
+def test_work_of_unknown_launches_is_idle_without_a_cause() -> None:
+    (finding,) = found(steps(step_us=80.0, kernels=4, kernel_us=5.0, launches=0))
+
+    assert finding.rule == DEVICE_IDLE.id
+    assert finding.message == "the GPU is idle 75 % of each step (20 of 80 µs busy, no launches)"
+
+
+def test_a_cuda_graph_is_proposed_where_none_was_tried_and_inputs_stay() -> None:
+    (event,) = collect(Evidence(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)))
+
+    def fix(**changed: object) -> str:
+        (finding,) = diagnose((msgspec.structs.replace(event, **changed),))
+        assert finding.rule == LAUNCH_BOUND.id
+        return finding.fix
+
+    assert fix() == REPLAY
+    assert fix(asks_for_graphs=True) == ""
+    assert fix(graph_launches=1.0) == ""
+    assert fix(sizes_change=True) == ""
+
+
+def test_steps_that_vary_promise_no_gain() -> None:
+    (event,) = collect(Evidence(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)))
+    (finding,) = diagnose((msgspec.structs.replace(event, unsteady=True),))
+
+    assert isinstance(finding.saves, Skipped)
 
 
 def test_a_step_that_only_the_profiler_makes_long_is_no_finding() -> None:

@@ -20,13 +20,20 @@ RUN = RunKey(strategy="fused", mode="default")
 
 
 def steps(
-    *, step_us: float | None, kernels: int, kernel_us: float, launches: int | None = None, mode: str = "default"
+    *,
+    step_us: float | None,
+    kernels: int,
+    kernel_us: float,
+    launches: int | None = None,
+    mode: str = "default",
+    in_operators: float = 0.0,
 ) -> Recording:
     """Steps of ``step_us`` in TIMING (None: there was none); in TRACE each is TRACED_US long and holds the kernels.
 
-    ``launches``: calls of the launch API in a step; None: one for each kernel.
+    ``launches``: calls of the launch API in a step; None: one for each kernel. ``in_operators``: the part of the time
+    between two launches that the CPU spends in operators (two in turn, so that none stands out), 0..1.
     """
-    events = _events(kernels, kernel_us, kernels if launches is None else launches)
+    events = _events(kernels, kernel_us, kernels if launches is None else launches, in_operators)
     return traced(events, step_us=step_us, mode=mode)
 
 
@@ -50,20 +57,32 @@ def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str
     return msgspec.structs.replace(whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan))
 
 
-def _events(kernels: int, kernel_us: float, launches: int) -> Iterator[dict[str, Any]]:
-    """Launches at the beginning of each step, kernels evenly over it."""
+def _events(kernels: int, kernel_us: float, launches: int, in_operators: float) -> Iterator[dict[str, Any]]:
+    """Kernels evenly over each step, each launched just before it begins; operators of the CPU before each launch."""
     event = {"ph": "X", "pid": 1, "tid": 1}
+    apart = TRACED_US / kernels
     for step in range(STEPS):
         start = step * TRACED_US
         yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
         yield {**event, "args": {}, "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "ts": start, "dur": 0.5}
-        for number in range(launches):
-            call = {"args": {"correlation": 1_000 * step + number + 1}}
-            yield {**event, **call, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": start + number, "dur": 0.5}
         for number in range(kernels):
-            made = {"args": {"correlation": 1_000 * step + number + 1, "stream": 7}, "tid": 7}
-            at = start + (number + 0.5) * TRACED_US / kernels
-            yield {**event, **made, "cat": "kernel", "name": "k", "ts": at, "dur": kernel_us}
+            linked = {"correlation": 1_000 * step + number + 1}
+            at = start + (number + 0.5) * apart
+            if in_operators:
+                name = ("aten::mm", "aten::add")[number % 2]
+                busy = in_operators * (apart - kernel_us)
+                yield {**event, "cat": "cpu_op", "name": name, "ts": at - busy, "dur": busy}
+            if number < launches:
+                yield {
+                    **event,
+                    "args": linked,
+                    "cat": "cuda_runtime",
+                    "name": "cudaLaunchKernel",
+                    "ts": at - 1,
+                    "dur": 0.5,
+                }
+            on_gpu = {"args": {**linked, "stream": 7}, "tid": 7}
+            yield {**event, **on_gpu, "cat": "kernel", "name": "k", "ts": at, "dur": kernel_us}
 
 
 def launched_in(

@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
         written=written_device.steps(step_us=400.0, kernels=4, kernel_us=5.0), dirty="item_read", clean="normalised"
     ),
     "KGP602": Case(
-        written=written_device.steps(step_us=400.0, kernels=40, kernel_us=2.0),
+        written=written_device.steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9),
         dirty="batched.default",
         clean="batched.reduce-overhead",
     ),

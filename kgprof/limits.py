@@ -1,0 +1,193 @@
+"""What limits a run, from measured shares of its step.
+
+    step (TIMING, or the traced step)
+    ├── GPU busy (TRACE)  ── exposed collectives        -> communication
+    │                     └─ kernels, by the roofline   -> compute, memory bandwidth, small kernels
+    └── GPU idle (the rest)
+        ├── CPU waits at a line (MEMORY)                -> sync
+        └── what the CPU did meanwhile (TRACE)          -> input, launches, host code
+
+GPU work takes as long under torch.profiler as without it, the CPU does not: of TRACE's idle time
+only the proportions are used. What nothing explains is ``UNKNOWN``; the shares always add up.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kgprof import model as m
+
+# p90 over p10 of the steps from which on their median stands for none of them.
+UNSTEADY = 2.0
+# Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
+# runs ahead of the GPU and waits.
+GPU_BOUND = 0.9
+# Of the step: a share below it is not said to limit the step.
+LEADS = 0.3
+# Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
+STANDS_OUT = 0.5
+
+PYTHON_BETWEEN = "Python between operators"
+# Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
+_PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
+_LOADER = "enumerate(DataLoader)"
+_OPERATOR = "aten::"
+_WAITS = (
+    "aten::_local_scalar_dense",
+    "aten::item",
+    "aten::is_nonzero",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cudaStreamSynchronize",
+)
+_OF_BOUND = {
+    m.Bound.COMPUTE: m.LimitKind.COMPUTE,
+    m.Bound.MEMORY: m.LimitKind.MEMORY,
+    m.Bound.LATENCY: m.LimitKind.SMALL_KERNELS,
+}
+
+Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
+
+
+def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunLimits | m.Skipped:
+    """Account for the step of a run on a GPU.
+
+    ``waits``: microseconds per step that the CPU waited for the GPU, by the line that waits.
+    Skipped where no steps were traced, or where they were traced on a CPU.
+    """
+    kernels = run.kernels
+    if isinstance(kernels, m.Skipped):
+        return kernels
+    if kernels.device != "cuda":
+        return m.Skipped(reason="a CPU run has no second device that could wait")
+    if not kernels.steps:
+        return m.Skipped(reason="the trace marks no steps")
+    busy_us = kernels.busy_us / kernels.steps
+    step_us = max(_step_us(run, kernels), busy_us)
+    shares = [
+        *_of_work(kernels, busy_us),
+        *_of_idle(kernels, step_us - busy_us, waits),
+    ]
+    shares.sort(key=lambda share: -share.us)
+    whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
+    return m.RunLimits(
+        step_us=step_us,
+        busy_us=busy_us,
+        shares=whole,
+        undecided=_undecided(run, whole, busy_us / step_us),
+    )
+
+
+def _step_us(run: m.RunReport, kernels: m.KernelBreakdown) -> float:
+    """Take TIMING's median; without one, the traced step."""
+    if isinstance(run.step, m.Spread):
+        return run.step.median
+    return kernels.window_us / kernels.steps
+
+
+def _with_share(share: m.LimitShare, step_us: float) -> m.LimitShare:
+    return m.LimitShare(
+        limit=share.limit,
+        us=share.us,
+        share=share.us / step_us,
+        name=share.name,
+        location=share.location,
+    )
+
+
+def _part(limit: m.LimitKind, us: float, name: str = "") -> m.LimitShare:
+    return m.LimitShare(limit=limit, us=us, share=0.0, name=name)
+
+
+# ---------------------------------------------------------------- GPU busy
+
+
+def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShare]:
+    """Split GPU work: collectives that nothing hides, then kernels by their place in the roofline.
+
+    Kernels that overlap are counted once: their sum is scaled to the time in which any ran.
+    """
+    exposed_us = 0.0
+    if isinstance(kernels.communication, m.Communication):
+        exposed_us = min(busy_us, kernels.communication.exposed_us / kernels.steps)
+        yield _part(m.LimitKind.COMMUNICATION, exposed_us)
+    left_us = busy_us - exposed_us
+    if isinstance(kernels.roofline, m.Skipped) or not kernels.total_us:
+        yield _part(m.LimitKind.UNKNOWN, left_us, "GPU kernels")
+        return
+    placed_us = 0.0
+    for total in kernels.roofline.placed:
+        limit = _OF_BOUND.get(m.Bound(total.what))
+        if limit is not None:
+            placed_us += total.total_us
+            yield _part(limit, left_us * total.total_us / kernels.total_us)
+    unplaced = max(0.0, 1 - placed_us / kernels.total_us)
+    yield _part(m.LimitKind.UNKNOWN, left_us * unplaced, "GPU kernels")
+
+
+# ---------------------------------------------------------------- GPU idle
+
+
+def _of_idle(
+    kernels: m.KernelBreakdown, idle_us: float, waits: Mapping[m.Location | None, float]
+) -> Iterator[m.LimitShare]:
+    """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did."""
+    if idle_us <= 0:
+        return
+    waited_us = sum(waits.values())
+    counted = min(1.0, idle_us / waited_us) if waited_us else 0.0
+    for location, us in waits.items():
+        yield m.LimitShare(limit=m.LimitKind.SYNC, us=us * counted, share=0.0, location=location)
+    left_us = idle_us - waited_us * counted
+    idle = kernels.idle
+    if isinstance(idle, m.Skipped) or not idle.total_us:
+        yield _part(m.LimitKind.UNKNOWN, left_us, "GPU idle")
+        return
+    for limit, name, us in causes(idle):
+        yield _part(limit, left_us * us / idle.total_us, name)
+
+
+def causes(idle: m.DeviceIdle) -> Sequence[Part]:
+    """Name what the GPU waited for; the parts add up to ``idle.total_us``, largest first."""
+    sums: dict[tuple[m.LimitKind, str], float] = {}
+    for limit, name, us in _waited_for(idle):
+        sums[limit, name] = sums.get((limit, name), 0.0) + us
+    parts = [(limit, name, us) for (limit, name), us in sums.items()]
+    return sorted(parts, key=lambda part: -part[2])
+
+
+def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
+    """Give each stretch of the trace its cause."""
+    yield m.LimitKind.LAUNCHES, "", idle.launch_us
+    yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
+    for span in idle.host_spans:
+        yield *_of_span(span, idle.host_us), span.total_us
+
+
+def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
+    """Tell from its name what a span of the CPU's is."""
+    if span.name.startswith(_LOADER):
+        return m.LimitKind.INPUT, "DataLoader"
+    if span.name in _WAITS:
+        return m.LimitKind.SYNC, ""
+    if span.name in _PYTHON:
+        return m.LimitKind.HOST, PYTHON_BETWEEN
+    if span.name.startswith(_OPERATOR) and span.total_us >= STANDS_OUT * host_us:
+        return m.LimitKind.HOST, span.name
+    return m.LimitKind.LAUNCHES, ""
+
+
+# ---------------------------------------------------------------- decided or not
+
+
+def _undecided(run: m.RunReport, shares: Sequence[m.LimitShare], busy_share: float) -> str:
+    """Say why the largest share is not the limit; empty where it is."""
+    step = run.step
+    if isinstance(step, m.Spread) and busy_share < GPU_BOUND and step.p10 > 0:
+        varied = step.p90 / step.p10
+        if varied > UNSTEADY:
+            return f"step times varied {varied:.1f}× within the run (p90 over p10)"
+    largest = shares[0]
+    if largest.limit is m.LimitKind.UNKNOWN:
+        return f"{100 * largest.share:.0f} % of the step is unexplained ({largest.name})"
+    if largest.share < LEADS:
+        return f"no limit takes {100 * LEADS:.0f} % of the step"
+    return ""

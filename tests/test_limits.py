@@ -1,0 +1,192 @@
+"""What limits a run: shares of its step that add up, and when the largest is not said to be it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof import limits
+from kgprof.analysis import analyse
+from kgprof.model import (
+    Bound,
+    BoundTotal,
+    Communication,
+    DeviceIdle,
+    HostSpan,
+    KernelBreakdown,
+    LimitKind,
+    Location,
+    Roofline,
+    RunLimits,
+    RunReport,
+    Skipped,
+    Spread,
+)
+from tests.collectors.written_device import STEPS, steps
+
+LINE = Location(file="train.py", line=18)
+
+
+def idle(**host_us: float) -> DeviceIdle:
+    """Idle time of a window in which the GPU only waited for these spans of the CPU."""
+    spans = tuple(HostSpan(name=name, total_us=us * STEPS) for name, us in host_us.items())
+    host = sum(span.total_us for span in spans)
+    return DeviceIdle(
+        total_us=host,
+        host_us=host,
+        launch_us=0.0,
+        unknown_us=0.0,
+        edges_us=0.0,
+        gaps=1,
+        host_spans=spans,
+    )
+
+
+def report(
+    *,
+    step_us: float = 400.0,
+    busy_us: float = 100.0,
+    spread: float = 1.2,
+    waited_for: DeviceIdle | Skipped | None = None,
+    placed: dict[Bound, float] | None = None,
+    exposed_us: float = 0.0,
+) -> RunReport:
+    """A run on a GPU with this step, this work in it, and these causes of its idle time."""
+    (run,) = analyse(steps(step_us=step_us, kernels=10, kernel_us=busy_us / 10)).runs
+    kernels = run.kernels
+    assert isinstance(kernels, KernelBreakdown)
+    if waited_for is not None:
+        kernels = msgspec.structs.replace(kernels, idle=waited_for)
+    if exposed_us:
+        apart = Communication(count=1, total_us=0, busy_us=0, exposed_us=exposed_us * STEPS)
+        kernels = msgspec.structs.replace(kernels, communication=apart)
+    if placed is not None:
+        totals = (BoundTotal(what=bound, total_us=us * STEPS) for bound, us in placed.items())
+        roofline = Roofline(
+            rule="",
+            ceilings=(),
+            without="",
+            rows=(),
+            rows_left_out=0,
+            left_out_us=0,
+            placed=tuple(totals),
+            unplaced=(),
+        )
+        kernels = msgspec.structs.replace(kernels, roofline=roofline)
+    step = run.step
+    assert isinstance(step, Spread)
+    step = msgspec.structs.replace(step, p10=step_us, p90=step_us * spread)
+    return msgspec.structs.replace(run, kernels=kernels, step=step)
+
+
+def judged(run: RunReport, waits: dict[Location | None, float] | None = None) -> RunLimits:
+    result = limits.limits(run, waits or {})
+    assert isinstance(result, RunLimits)
+    assert sum(share.us for share in result.shares) == pytest.approx(result.step_us)
+    assert sum(share.share for share in result.shares) == pytest.approx(1)
+    return result
+
+
+def leading(run: RunReport, waits: dict[Location | None, float] | None = None) -> tuple[LimitKind, str] | None:
+    share = judged(run, waits).leading
+    return None if share is None else (share.limit, share.name)
+
+
+@pytest.mark.parametrize(
+    ("spans", "limit"),
+    [
+        pytest.param({"aten::mm": 40, "aten::add": 40, "Torch-Compiled Region: 0/0": 40}, (LimitKind.LAUNCHES, "")),
+        pytest.param({"aten::cudnn_rnn": 90, "aten::mm": 10}, (LimitKind.HOST, "aten::cudnn_rnn")),
+        pytest.param(
+            {"(Python between traced operations)": 90, "aten::mm": 10}, (LimitKind.HOST, limits.PYTHON_BETWEEN)
+        ),
+        pytest.param(
+            {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 90, "aten::mm": 10},
+            (LimitKind.INPUT, "DataLoader"),
+        ),
+    ],
+)
+def test_an_idle_gpu_is_limited_by_what_the_cpu_did_meanwhile(
+    spans: dict[str, float], limit: tuple[LimitKind, str]
+) -> None:
+    assert leading(report(waited_for=idle(**spans))) == limit
+
+
+def test_a_line_that_waits_for_half_of_the_step_is_the_limit() -> None:
+    # given: 300 of 400 us idle, 200 of them in a wait at one line
+    found = judged(report(waited_for=idle(**{"aten::mm": 10.0, "aten::add": 10.0})), {LINE: 200.0})
+
+    assert found.leading is not None
+    assert (found.leading.limit, found.leading.location, found.leading.us) == (LimitKind.SYNC, LINE, 200.0)
+
+
+def test_waits_account_for_no_more_than_the_idle_time() -> None:
+    # given: the CPU waits 390 us of a step whose GPU is idle for 300
+    found = judged(report(), {LINE: 390.0})
+
+    assert [(share.limit, share.us) for share in found.shares if share.limit is LimitKind.SYNC] == [
+        (LimitKind.SYNC, pytest.approx(300.0))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("placed", "limit"),
+    [
+        ({Bound.COMPUTE: 300.0, Bound.MEMORY: 80.0}, LimitKind.COMPUTE),
+        ({Bound.COMPUTE: 80.0, Bound.MEMORY: 300.0}, LimitKind.MEMORY),
+        ({Bound.LATENCY: 300.0}, LimitKind.SMALL_KERNELS),
+    ],
+)
+def test_a_busy_gpu_is_limited_by_where_its_kernels_lie_in_the_roofline(
+    placed: dict[Bound, float], limit: LimitKind
+) -> None:
+    assert leading(report(busy_us=390.0, placed=placed)) == (limit, "")
+
+
+def test_a_busy_gpu_without_a_roofline_is_not_decided() -> None:
+    found = judged(report(busy_us=390.0))
+
+    assert found.leading is None
+    assert "unexplained" in found.undecided
+
+
+def test_collectives_that_nothing_hides_are_communication() -> None:
+    assert leading(report(busy_us=390.0, exposed_us=250.0)) == (LimitKind.COMMUNICATION, "")
+
+
+def test_steps_that_vary_more_than_twofold_decide_nothing_while_the_gpu_waits() -> None:
+    found = judged(report(spread=2.5, waited_for=idle(**{"aten::mm": 10.0, "aten::add": 10.0})))
+
+    assert found.leading is None
+    assert "varied 2.5" in found.undecided
+
+
+def test_steps_that_vary_do_not_matter_where_the_gpu_is_busy_throughout() -> None:
+    # The CPU runs ahead, and waits where the queue is full: its own steps differ, the GPU's do not.
+    found = report(busy_us=390.0, spread=3.0, placed={Bound.COMPUTE: 300.0})
+
+    assert leading(found) == (LimitKind.COMPUTE, "")
+
+
+def test_many_equal_shares_have_no_leader() -> None:
+    spans = {"enumerate(DataLoader)#x": 10, "(outside any traced operation)": 10, "aten::a": 5, "aten::b": 5}
+    found = judged(report(busy_us=100.0, waited_for=idle(**spans)), {LINE: 80.0})
+
+    assert found.leading is None
+
+
+def test_overlapping_steps_are_as_long_as_their_work() -> None:
+    found = judged(report(step_us=300.0, busy_us=390.0, placed={Bound.COMPUTE: 390.0}))
+
+    assert found.step_us == pytest.approx(390.0)
+
+
+def test_a_run_without_traced_steps_has_no_limits() -> None:
+    run = report()
+    assert isinstance(run.kernels, KernelBreakdown)
+    unmarked = msgspec.structs.replace(run.kernels, steps=0)
+    on_cpu = msgspec.structs.replace(run.kernels, device="cpu")
+
+    for kernels in (Skipped(reason="no TRACE"), unmarked, on_cpu):
+        without = msgspec.structs.replace(run, kernels=kernels)
+        assert isinstance(limits.limits(without, {}), Skipped)
