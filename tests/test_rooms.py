@@ -15,6 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A room imports only rooms that stand before it, at module level and inside functions.
 ROOMS = (
     *("_version", "errors", "wording", "model", "progress", "signals"),
+    "coverage",  # what a Profile says of its rules: seen, not seen, could not be seen
     "reading",  # a Recording's layout, its traces, records and sources; Evidence: each of them read once
     "measures",  # what the passes of one run measured
     "workloads",  # imports torch

@@ -134,8 +134,8 @@ class RunEvidence(_Derived):
         run = self.record
         if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
             return None
-        calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
-        return RunTrace(run.key, run.records, calls=calls, steady_from=run.compile.steady_from, source=self.source)
+        compiled = run.compile
+        return RunTrace(run.key, run.records, calls=compiled.made, steady_from=compiled.steady_from, source=self.source)
 
     @cached_property
     def cut_off_compiler(self) -> RunTrace | None:
