@@ -388,7 +388,7 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
     yield _metrics(found)
     yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
     root, by_status = profile.environment.source_root, compare_words.by_status(found)
-    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
+    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED, m.FindingStatus.NOT_LOOKED_FOR):
         if groups := grouped(each.finding for each in by_status[status]):
             more = len(groups) - FINDINGS
             tail = (f"- {more:,} more in the report",) if more > 0 else ()

@@ -86,6 +86,8 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
     for one in found.findings:
         if one.status == "fixed":
             assert f"- <s>**{one.finding.rule}** " in text
+        if one.status == "not looked for":
+            assert f" **{one.finding.rule}** " in text.partition("Not looked for:")[2]
 
 
 @every_comparison
