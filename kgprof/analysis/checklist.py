@@ -416,7 +416,7 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         and all(one.call is not None for one in run.compile.compilations)
     }
     late = [
-        f"{function} is compiled in {plural(number, 'step')} of {key.slug} after warm-up"
+        f"torch compiles {function} in {plural(number, 'step')} of {key.slug} after warm-up"
         for key, compilations in warm.items()
         for (function, _), number in Counter(
             of for of, _ in {((one.function, one.location), one.call) for one in compilations}

@@ -33,7 +33,7 @@ SLOW_DATA_LOADER = m.Rule(
         "augmentation to the GPU, or prepare the data once and keep it."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.OPERATORS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
     symptom_of=(),
@@ -50,7 +50,7 @@ PAGEABLE_COPY = m.Rule(
     example="for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches.",
     remedy="DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then .to(device, non_blocking=True).",
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.OPERATORS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
     judged_from_times=True,
     symptom_of=(),

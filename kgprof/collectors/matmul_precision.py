@@ -37,7 +37,7 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
         "the results: both change the last digits."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -59,7 +59,7 @@ MATH_ATTENTION = m.Rule(
         "is_causal=True instead of a mask, and a head dimension that is a multiple of 8."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS, m.Witness.OPERATORS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -76,7 +76,7 @@ NO_AUTOCAST = m.Rule(
     example="A training loop with TF32 on and without torch.autocast.",
     remedy="Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16); check the results.",
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),

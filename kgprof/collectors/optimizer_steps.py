@@ -32,7 +32,7 @@ UNFUSED_OPTIMIZER = m.Rule(
         "torch.compile(optimizer.step)."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.OPERATORS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.LAUNCHES, m.CostKind.KERNEL, m.CostKind.HOST),
     judged_from_times=True,
     symptom_of=(),

@@ -29,7 +29,7 @@ SMALL_GRAPHS = m.Rule(
     example="mode='reduce-overhead' on each of forty layers instead of on the model.",
     remedy="Compile the function around them, and remove the graph breaks and partitions between them.",
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.GPU_WORK, m.Witness.LAUNCHES, m.Witness.STEPS),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS),),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),

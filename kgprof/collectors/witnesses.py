@@ -235,7 +235,7 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
     m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
     m.Witness.TIMING: _timing,
-    m.Witness.GPU_WORK: _gpu_work,
+    m.Witness.TRACE: _gpu_work,
     **{witness: _in_trace(witness) for witness in IN_TRACE},
     m.Witness.READS: lambda run: _watched(run, SYNC_HOOKS, "syncs"),
     m.Witness.HANDMADE_GRAPHS: _handmade_graphs,

@@ -38,7 +38,7 @@ class Witness(StrEnum):
     METADATA = "AOTAutograd"  # what it wrote of each graph: every backend but eager has it
     GENERATED_CODE = "generated code"  # of Inductor
     TIMING = "TIMING"
-    GPU_WORK = "GPU work"  # in TRACE
+    TRACE = "TRACE"  # with something that ran on a GPU
     OPERATORS = "operators"  # of the CPU, in TRACE
     LAUNCHES = "launches"  # calls of CUDA's runtime, in TRACE
     STEPS = "steps"  # marked in TRACE

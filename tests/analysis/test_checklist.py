@@ -171,7 +171,7 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
         (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
         (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
         (PracticeStatus.PASS, "1 compilation after warm-up in fused.default, each function in one step only"),
-        (PracticeStatus.FAIL, "step is compiled in 2 steps of fused.default after warm-up"),
+        (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
     ]
 
 

@@ -251,7 +251,7 @@ def test_without_marks_of_steps_a_rule_is_judged_over_the_window_or_not_at_all(r
     assert rule.id in rules_found(found) or all(
         row.status is CoverageStatus.NOT_LOOKED_FOR for row in found.coverage if rule.id in row.rules
     )
-    in_time = any(Witness.GPU_WORK in way for way in rule.seen_in)
+    in_time = any(Witness.TRACE in way for way in rule.seen_in)
     units = {finding.cost.unit for finding in found.findings if isinstance(finding.cost, FindingCost)}
     assert not in_time or units <= {"us/window"}
 
@@ -295,3 +295,17 @@ def test_a_rule_that_the_other_kgprof_does_not_have_was_not_looked_for() -> None
 
     assert coverage.missing((row,), run.key, "KGP102") == ""
     assert coverage.missing((row,), run.key, "KGP101") == coverage.UNKNOWN_RULE
+
+
+def test_a_report_of_the_first_kgprof_is_read() -> None:
+    """Its rules name these witnesses, and it has no coverage."""
+    named = ("COMPILE", "calls", "frame hook", "graph hook", "cuda graph log", "TIMING", "TRACE", "reads", "tensors")
+    named += ("results", "evaluation", "eager times", "CPU", "CUDA")
+    document = msgspec.to_builtins(analyse(CASES["KGP101"].written))
+    del document["coverage"]
+    document["rules"][0]["seen_in"] = [list(named)]
+
+    read = msgspec.convert(document, Profile)
+
+    assert read.coverage == ()
+    assert read.rules[0].seen_in == (tuple(map(Witness, named)),)
