@@ -23,7 +23,7 @@ Answer = str | m.Skipped  # what was looked at (empty: that is no part of the ru
 INDISPENSABLE = ("structured trace", "compilation")
 CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)  # of COMPILE, by their names
 IN_TRACE = (
-    *(m.Witness.OPERATORS, m.Witness.LAUNCHES, m.Witness.STEPS),
+    *(m.Witness.TRACE, m.Witness.OPERATORS, m.Witness.LAUNCHES, m.Witness.STEPS),
     *(m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),
 )
 SYNC_HOOKS, TENSOR_PROBE, HANDMADE = "sync hooks", "tensor probe", "CUDA graphs of the program"  # of MEMORY
@@ -128,15 +128,12 @@ def _timing(run: RunEvidence) -> Answer:
     return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
 
 
-def _gpu_work(run: RunEvidence) -> Answer:
-    traced = run.once(traced_steps)
-    return traced if isinstance(traced, m.Skipped) else f"TRACE, {traced.extent.words}"
-
-
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
     def answer(run: RunEvidence) -> Answer:
-        why = run.once(_not_in_trace).get(witness, "")
-        return m.Skipped(reason=why) if why else ""
+        traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
+        if isinstance(traced, m.Skipped):
+            return traced
+        return m.Skipped(reason=why) if why else f"TRACE, {traced.extent.words}"
 
     return answer
 
@@ -145,7 +142,7 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
     """Say of each thing that TRACE lacks why a rule has to have it."""
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped):
-        return dict.fromkeys(m.Witness, traced.reason)
+        return {}
     lacking: dict[m.Witness, str] = {}
     if not traced.columns.of_category("cpu_op").any():
         lacking[m.Witness.OPERATORS] = "the trace has no operators of the CPU"
@@ -235,7 +232,6 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
     m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
     m.Witness.TIMING: _timing,
-    m.Witness.TRACE: _gpu_work,
     **{witness: _in_trace(witness) for witness in IN_TRACE},
     m.Witness.READS: lambda run: _watched(run, SYNC_HOOKS, "syncs"),
     m.Witness.HANDMADE_GRAPHS: _handmade_graphs,
