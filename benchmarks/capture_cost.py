@@ -77,7 +77,8 @@ def measure(asked: argparse.Namespace) -> Measured:
     if asked.arm == CAPTURED:
         options = Options(workload=asked.workload, steps=asked.calls)
         with tempfile.TemporaryDirectory() as folder:
-            call_us = compile_pass(session, device, options, records_to=Path(folder) / "records.jsonl.gz").call_us
+            records = Path(folder) / "records.jsonl.gz"
+            call_us = compile_pass(lambda: session, device, options, records_to=records).call_us
     else:
         call_us = tuple(timed(session.step, device.type == "cuda") for _ in range(asked.calls))
     later = call_us[len(call_us) // 2 :]

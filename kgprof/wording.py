@@ -3,7 +3,7 @@
 import difflib
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from itertools import groupby
 
@@ -29,6 +29,22 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
     shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
+
+
+def call_name(call: int) -> str:
+    """``call 3``; what has the number -1 came before the first call."""
+    return f"call {call}" if call >= 0 else "before the first call"
+
+
+def in_calls(calls: Collection[int]) -> str:
+    """``in call 3``, ``in 4 calls (0 to 7)``, ``before the first call and in call 2``."""
+    numbered = sorted(call for call in {*calls} if call >= 0)
+    words = [call_name(call) for call in calls if call < 0][:1]
+    if len(numbered) > 1:
+        words.append(f"in {len(numbered)} calls ({numbered[0]} to {numbered[-1]})")
+    else:
+        words += [f"in {call_name(call)}" for call in numbered]
+    return " and ".join(words)
 
 
 RANGES = 6  # of lines, in a sentence

@@ -133,7 +133,7 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     done = check("clean", *(f"--format={name}={file}" for name, file in files.items()), cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "OK: gate passed: 3 budgets met in 1 run"
+    assert done.stdout.splitlines()[-1] == "OK: gate passed: 4 budgets met in 1 run"
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     sarif = json.loads((tmp_path / "r.sarif").read_text(encoding="utf-8"))["runs"][0]
     suites = ElementTree.fromstring((tmp_path / "r.xml").read_text(encoding="utf-8").encode())
@@ -142,7 +142,7 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     assert (sarif["results"], sarif["invocations"][0]["exitCode"]) == ([], 0)
     assert len(sarif["tool"]["driver"]["rules"]) == len(report["rules"]) > 0
     assert (suites.get("failures"), suites.get("errors")) == ("0", "0")
-    assert annotations == "::notice title=kgprof%3A ok::gate passed: 3 budgets met in 1 run\n"
+    assert annotations == "::notice title=kgprof%3A ok::gate passed: 4 budgets met in 1 run\n"
     assert "| clean.as-is | graph-breaks | 0 sites | 0 | held |" in (tmp_path / "r.md").read_text(encoding="utf-8")
 
 

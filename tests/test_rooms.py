@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,8 @@ def name_of(module: Path) -> str:
     return module.relative_to(PACKAGE).as_posix()
 
 
-def imports(text: str) -> set[str]:
+@functools.cache
+def imports(text: str) -> frozenset[str]:
     """Every name imported anywhere in a module: ``kgprof.reading`` and ``kgprof.reading.kineto`` alike."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
@@ -68,7 +70,7 @@ def imports(text: str) -> set[str]:
             assert node.level == 0, "relative imports hide the room that they lead to"
             names.add(node.module or "")
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 def wrong_imports(room: str, text: str) -> Iterator[str]:

@@ -457,3 +457,54 @@ def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.Monke
     assert (watched.steps, block.steps) == (0, 0)
     assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (aside,), Skipped(reason=aside))
     assert f"{watched!r}".endswith(f"reads_its_sum: no finding in 0 steps, syncs per step not observed\nnote: {aside}")
+
+
+# ---------------------------------------------------------------- it harms nobody
+
+
+def test_lazy_modules_are_made_and_initialised_while_it_watches() -> None:
+    x = torch.ones(3, 4)
+
+    def trained() -> torch.Tensor:
+        model = torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.LazyBatchNorm1d())
+        model.register_buffer("scale", torch.nn.parameter.UninitializedBuffer())
+        result = model(x)
+        model.to("cpu")
+        return result.sum() * len(list(model.parameters()))  # type: ignore[no-any-return]
+
+    watched = kgprof.watch(trained)
+    results = [watched(), watched()]
+    watched.stop()
+
+    assert all(result.shape == () for result in results)
+    assert watched.unavailable == ()
+
+
+def test_a_listener_that_fails_is_switched_off_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("a fault of the probe's")
+
+    monkeypatch.setattr("kgprof.record.tensor_probe._Graph.before", broken)
+    watched = kgprof.watch(compiled(lambda x: x * 2))
+
+    results = [watched(torch.ones(2)) for _ in range(4)]
+    watched.stop()
+
+    assert all(torch.equal(result, torch.full((2,), 2.0)) for result in results)
+    (note,) = [note for note in watched.notes if "tensor probe" in note]
+    assert "it raised LookupError: a fault of the probe's (test_watch.py:" in note
+    assert note.endswith("and was switched off")
+
+
+def test_a_fault_in_looking_where_tensors_lie_leaves_the_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("a fault of the hook's")
+
+    monkeypatch.setattr("kgprof.record.tensor_places.TensorPlaces._remember", broken)
+    watched = kgprof.watch(reads_its_sum, device="cpu")
+
+    results = [watched(torch.ones(3)) for _ in range(3)]
+    watched.stop()
+
+    assert results == [3.0, 3.0, 3.0]
+    assert [note for note in watched.unavailable if "where tensors would be on a GPU is not known" in note]

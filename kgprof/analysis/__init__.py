@@ -4,6 +4,7 @@ No torch, no clock, no environment, no network; what files of a Recording are re
 """
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import msgspec
 
@@ -22,6 +23,7 @@ from kgprof.collectors import accepted, caches, witnesses
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
+from kgprof.collectors.runs_eagerly import calls_of_compiled
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures import holistic_check, host_stacks, kernels, step_timeline, times
 from kgprof.measures.economics import economics
@@ -29,6 +31,7 @@ from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
 from kgprof.measures.times import rounds, step_series, with_speedups
+from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
 TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
@@ -40,6 +43,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
 
     ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern that is none.
     """
+    recording = while_loading.apart(recording)
     evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
@@ -214,7 +218,9 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=steady,
         compilations=(trace and compilations(trace)) or compiled.compilations,
-        capture_unavailable=compiled.capture_unavailable,
+        capture_unavailable=(*compiled.capture_unavailable, *_changed(run)),
+        while_loading_s=compiled.while_loading_s,
+        unused=compiled.unused,
         cache=compiled.cache,
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
@@ -225,9 +231,21 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         summary
         if trace is None
         else msgspec.structs.replace(
-            summary, recompiles=ledger(trace), caches=tallies(run.whole.once(caches.collect), run.key)
+            summary,
+            recompiles=ledger(trace),
+            caches=tallies(run.whole.once(caches.collect), run.key),
+            compiled_calls=calls_of_compiled(run.whole, trace),
         )
     )
+
+
+def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
+    """What failed while kgprof listened, and compiles without it: then what else was seen is of another program."""
+    for failure in run.changed_by_listening[:1]:
+        place = f"{failure.function} ({PurePath(failure.file).name}:{failure.first_line})"
+        why = f"kgprof's listening changed the program: the backend failed for {place} ({failure.error})"
+        return (m.Unavailable(capture="compilation", why=f"{why}, and compiles it when nothing listens"),)
+    return ()
 
 
 def _beginning(text: m.CompiledText) -> m.CompiledText:

@@ -205,6 +205,12 @@ class Seen:
             for run in self.runs
             if run.key in whole and isinstance(run.compile, m.CompileSummary) and run.compile.compilations
         ]
+        # Calls of compiled functions after warm-up: no guard looked at what they were given.
+        self.eager_calls = sum(
+            sum(run.compile.compiled_calls.eager.values())
+            for run in self.runs
+            if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
+        )
         # In which Inductor was asked for CUDA graphs, eager ones too.
         self.requested = [run.key for run, records in recorded if any(graph.cuda_graphs for graph in records.graphs)]
         # In which a compiled graph took a decision by torch.cond.
@@ -365,7 +371,10 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
     ]
     again = [found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE]
-    yield in_compiled("static-shapes", "no recompile because of a size", again)
+    unseen = f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with sizes that nobody saw"
+    yield in_compiled(
+        "static-shapes", "no recompile because of a size", again, unseen=unseen if seen.eager_calls else ""
+    )
     yield _cuda_graphs_tried(seen)
     broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
     yield in_compiled("whole-graphs", "no graph break and no skipped frame", broken)

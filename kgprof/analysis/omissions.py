@@ -59,6 +59,11 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
     yield "comparison of results", report.agreement
     if isinstance(report.compile, m.CompileSummary):
         yield from (("part of COMPILE", lost.words) for lost in report.compile.capture_unavailable)
+        never_ran = f"no call ran it, so nothing is said about it: {m.functions_of(report.compile.unused)}"
+        yield "code compiled while the workload was loaded", report.compile.unused and never_ran
+    if isinstance(run.memory, m.MemoryPass):
+        yield from (("part of MEMORY", lost.words) for lost in run.memory.capture_unavailable)
+    yield "the run without kgprof's listeners", run.control
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
         yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"
     if report.log.left_out_bytes:

@@ -44,14 +44,26 @@ _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Not in the middle of a word, of a relative path, or of what another pattern has already put there.
 _PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
 
+
+def _beginning(start: str, path: str, name: str) -> re.Pattern[str]:
+    """Compiles an expression for ``path`` behind ``start``.
+
+    It takes any other path of such names as a group "kept", as a whole: no second search begins inside of it.
+    """
+    return re.compile(rf"{start}(?:{path}|(?P<kept>(?:/{name})+))")
+
+
 _SITE_PACKAGES = Pattern(
     FOLDERS,
-    re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/(?:site|dist)-packages(?=/|\b)"),
+    _beginning(_PATH_START, rf"(?:/{_PATH_END})*/(?:site|dist)-packages(?=/|\b)", _PATH_END),
     "<site-packages>",
     needs="-packages",
 )
 _PYTHON = Pattern(
-    FOLDERS, re.compile(rf"{_PATH_START}(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)"), "<python>", needs="/lib/python3."
+    FOLDERS,
+    _beginning(_PATH_START, rf"(?:/{_PATH_END})*/lib/python3\.\d+t?(?=/)", _PATH_END),
+    "<python>",
+    needs="/lib/python3.",
 )
 _ANY_HOME = Pattern(
     HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~", needs="/"
@@ -63,7 +75,11 @@ _ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~", needs
 # Every machine has these. In /tmp, /var and /run lie anybody's folders.
 _SYSTEM = "usr|etc|proc|sys|dev(?!/shm/)|lib|lib64|bin|sbin"
 _NAME = r"[\w.+@%=~-]"
-_ELSEWHERE = re.compile(rf"{_PATH_START}(?!/(?:{_SYSTEM})/)(?:/{_NAME}+)+?(?=(?:/{_NAME}+){{2}}/*(?!{_NAME}|/))")
+_ELSEWHERE = _beginning(
+    rf"{_PATH_START}(?!/(?:{_SYSTEM})/)",
+    rf"(?:/{_NAME}+)+?(?=(?:/{_NAME}+){{2}}/*(?!{_NAME}|/))",
+    rf"{_NAME}+",
+)
 _NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
 
 
@@ -103,10 +119,26 @@ class Redactor:
             if needs not in text:
                 continue
             before = text
-            text, number = find.subn(put, text)
+            text, number = _replaced(find, put, text)
             if text != before:
                 counts[category] += number
         return text, counts
+
+
+def _replaced(find: re.Pattern[str], put: str, text: str) -> tuple[str, int]:
+    """Returns the text with each match replaced, and their number. A match with a group "kept" stays."""
+    if "kept" not in find.groupindex:
+        return find.subn(put, text)
+    number = 0
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal number
+        if match["kept"] is not None:
+            return match[0]
+        number += 1
+        return put
+
+    return find.sub(replace, text), number
 
 
 def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
@@ -157,7 +189,7 @@ def _is_a_word(name: str) -> bool:
 _OURS: set[str] = set()
 
 
-_JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_JSON_STRING = re.compile(r'(?<!\\)"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str:
@@ -311,7 +343,9 @@ _FRAME = re.compile(
 )
 # torch's guards end with the line that they come from, generated code names it.
 _BESIDE = re.compile(r"(?P<head># )(?P<code>[^\n#]+?)(?P<tail>  # (?P<file>[^\s:]+):(?P<line>\d+) in \S+)")
-_GENERATED = re.compile(r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]+, code: )(?P<code>[^\n]+)(?P<tail>)")
+_GENERATED = re.compile(
+    r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]{1,256}, code: )(?P<code>[^\n]+)(?P<tail>)"
+)
 
 
 class _SourceLines:

@@ -106,7 +106,7 @@ def fenced(write: Write, job: Job) -> Iterator[Write]:
                 write(f"\n::{token}::\n".encode())
 
 
-_COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
+_COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
 
 
 def inert(text: str) -> str:
@@ -125,7 +125,7 @@ def inert_document(text: str, suffix: str) -> str:
 
 # In a style sheet "::" begins lines as well; there nothing may change, its hash is in the page's policy.
 _KNOWN_COMMAND = re.compile(
-    r"^(\s*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|remove-matcher|echo|"
+    r"^([^\S\n]*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|remove-matcher|echo|"
     r"set-env|set-output|save-state|stop-commands|internal-[a-z-]+)\b)",
     re.MULTILINE | re.IGNORECASE,
 )

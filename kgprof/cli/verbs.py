@@ -169,8 +169,9 @@ def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: st
     "--max",
     "budgets",
     "[STRATEGY[.MODE]:]METRIC=N",
-    "A budget: graph-breaks, skipped-frames, recompiles, cache-bypasses, cudagraph-skips, compile-seconds or "
-    "syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0]",
+    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, cudagraph-skips, "
+    "compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0; more "
+    "than 0 eager-calls warn]",
 )
 @fail_on_option("Lowest severity that fails the check, for findings no budget covers.  [default: error]")
 @click.option(
@@ -882,28 +883,40 @@ def datasets(form: str) -> int:
     metavar="PATH",
     help="File to write.  [default: .github/workflows/kgprof.yml or .gitlab/kgprof.yml]",
 )
+@click.option(
+    "--from",
+    "source",
+    metavar="SOURCE",
+    help="Where pip takes kgprof from: git+https://HOST/OWNER/REPOSITORY@COMMIT, or ./FOLDER of the repository. "
+    " [default: the commit that this kgprof was installed from]",
+)
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
-def write_ci(place: str, workload: str, output: Path | None, force: bool) -> int:
+def write_ci(place: str, workload: str, output: Path | None, source: str | None, force: bool) -> int:
     """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
 
-    Actions are pinned by commit, kgprof and torch by the versions that are installed here. Check what it installs
-    before you commit it. The last line on stdout is the file's path.
+    Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what it installs before
+    you commit it. On GitHub, no code of the pull request runs in the job whose token can comment. The last line on
+    stdout is the file's path.
 
     \b
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.writing import PATHS, refuse_to_replace, workflow
+    from kgprof.cli.writing import PATHS, kgprof_source, refuse_to_replace, refuse_what_is_no_file, workflow
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
     options.refuse_unwritable(path)
+    refuse_what_is_no_file(path)
     if not force:
         refuse_to_replace(path)
+    address = kgprof_source(source)
     torch = installed("torch").partition("+")[0]
     pinned = torch if torch[:1].isdecimal() else ""
-    text = workflow(place, workload=workload, torch=pinned, path=path)
+    text = workflow(place, workload=workload, torch=pinned, path=path, source=address)
     store.write_export(path, text.encode())
+    if not address:
+        inform("fill in KGPROF before you commit the file, or use --from: no package index has kgprof")
     to_stdout(str(path))
     return EXIT_OK

@@ -9,6 +9,7 @@ import re
 import sys
 import zlib
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
@@ -40,22 +41,82 @@ _OURS = "# Written by `kgprof ci-init "  # the first words of a file that may be
 _PLACEHOLDER = re.compile(r"@([A-Z]+)@")
 
 
-def workflow(place: str, *, workload: str, torch: str, path: Path) -> str:
-    """The text of the file ``path``. Every value is a JSON string, which YAML reads as the same string.
+def workflow(place: str, *, workload: str, torch: str, path: Path, source: str = "") -> str:
+    """Returns the text of the file ``path``. Every value is a string in double quotes.
 
-    ``torch``: the version to pin, as the package index names it; empty for any.
+    ``torch``: the version to pin, as the package index names it; empty for any. ``source``: where pip takes kgprof
+    from; if that is not known it is empty, and the job stops and says so. Raises UsageError for a workload that cannot
+    stand in the file.
     """
-    requirements = [f"kgprof=={__version__}", *([f"torch=={torch}"] if torch else [])]
+    _refuse_workload(workload)
     # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments.
     values = {
         "VERSION": __version__,
-        "WORKLOAD": json.dumps(workload),
-        "INSTALL": json.dumps(" ".join(requirements)),
+        "WORKLOAD": _quoted(workload),
+        "KGPROF": _quoted(source),
+        "INSTALL": _quoted(f"torch=={torch}" if torch else ""),
         "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", workload).replace("--", "_"),
-        "PATH": json.dumps(path.as_posix()),
+        "PATH": _quoted(path.as_posix() if not path.is_absolute() else f"**/{path.name}"),
     }
     template = (directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def _quoted(text: str) -> str:
+    """Returns ``text`` as a string of YAML; JSON's pairs of surrogates are no characters there."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+
+
+def _refuse_workload(workload: str) -> None:
+    if not workload.strip():
+        raise UsageError("the workload is empty", hint="name one with --workload model.py:step")
+    if "${{" in workload:
+        raise UsageError(
+            f"the workload {workload!r} contains ${{{{, which GitHub replaces by secrets and the like",
+            hint="rename the file or the function",
+        )
+    if any("\ud800" <= character <= "\udfff" for character in workload):
+        raise UsageError(f"the workload {workload!r} is not UTF-8", hint="rename the file or the function")
+
+
+_AT_A_COMMIT = re.compile(r"git\+https://[A-Za-z0-9.-]+(?::\d+)?/[\w./~-]+@[0-9a-f]{40}")
+_FOLDER = re.compile(r"\./[\w./-]+")
+
+
+def kgprof_source(source: str | None) -> str:
+    """Returns where pip takes kgprof from: as given, or the git address and commit that this kgprof was installed from.
+
+    Empty if it was installed otherwise. Raises UsageError for anything that another person could replace.
+    """
+    if source is None:
+        try:
+            text = metadata.distribution("kgprof").read_text("direct_url.json")
+        except metadata.PackageNotFoundError:
+            text = None
+        known = json.loads(text) if text else {}
+        source = f"git+{known.get('url', '')}@{known.get('vcs_info', {}).get('commit_id', '')}"
+        return source if _AT_A_COMMIT.fullmatch(source) else ""
+    if _AT_A_COMMIT.fullmatch(source) or (_FOLDER.fullmatch(source) and ".." not in source.split("/")):
+        return source
+    raise UsageError(
+        f"--from {source!r} names no commit",
+        hint="use git+https://HOST/OWNER/REPOSITORY@COMMIT with all 40 digits, or a folder of the repository: ./PATH",
+    )
+
+
+def refuse_what_is_no_file(path: Path) -> None:
+    """Raises UsageError for a FIFO, a device or a symbolic link, and for a link among a relative path's folders."""
+    links = [part for part in (path, *path.parents) if part.is_symlink() and (part == path or not path.is_absolute())]
+    if links:
+        raise UsageError(
+            f"cannot write to {path}: {links[-1]} is a symbolic link", hint="name the file that it leads to with -o"
+        )
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot write to {path}: it is not a regular file", hint="name another file with -o")
 
 
 def refuse_to_replace(path: Path) -> None:

@@ -173,7 +173,8 @@ def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
 
 def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     for row in trace.all.frames:
-        if row.outcome == "raised" and not refused_branch(row.text):  # that is KGP406
+        changed = trace.is_changed(row.file, row.first_line, row.function)
+        if row.outcome == "raised" and not changed and not refused_branch(row.text):  # that is KGP406
             failed = next(iter(trace.compilations_of(row)), None)
             yield _failed(trace, (row.file, row.first_line, row.function), row.text, failed, row)
     if trace.all.frames:

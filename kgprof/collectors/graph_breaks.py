@@ -57,7 +57,9 @@ STACK = 24  # innermost lines of a stack that a finding keeps
 _BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
 _CALLS = "/torch/nn/modules/module.py"  # a module's __call__, two lines in every stack for each module
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
-_REASON = re.compile(r"Graph Break Reason: (?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S)
+_REASON = re.compile(
+    r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S
+)
 _USER_STACK = re.compile(r"(?:User code traceback|in the following user code|from user code):\n(?P<stack>.*)", re.S)
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
@@ -74,13 +76,13 @@ _OPERATORS = tuple(
         r"builtin (?P<name>\w+)(?: |$)",
         r"module: (?P<owner>[\w.]+|<unknown module>), qualname: (?P<name>[\w.<>]+)",
         r"qualname: (?P<name>[\w.<>]+), name: ",
-        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.*?\) (?P<name>\w+)(?: |$)",
-        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.*\) (?P<name>\w+)(?: |$)",
-        r"method: <?(?P<owner>\w+)[^,]*\.(?P<name>\w+), args",
+        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}?\) (?P<name>\w+)(?: |$)",
+        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}\) (?P<name>\w+)(?: |$)",
+        r"method: <?(?P<owner>\w+)[^,]{0,1000}\.(?P<name>\w+), args",
         r"(?P<owner>numpy) function: <function (?P<name>\w+) at ",
         r"<function (?P<name>[\w.<>]+) at ",
         r"Called `(?P<name>[\w.]+)\(",
-        r"(?P<name>[a-z_]\w*(?:\.\w+)+)(?:\(|$)",
+        r"(?P<name>[a-z_]\w{0,200}(?:\.\w{1,200}){1,50})(?:\(|$)",
     )
 )
 _JUMPED = "attempted to jump with "

@@ -17,7 +17,7 @@ FIRST_WITH_TF32 = (8, 0)  # compute capability
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
 _COMPLEX = re.compile("cf32")
 _ON_TENSOR_CORES_AS_TF32 = re.compile(r"tf32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)")
-IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w+?_[th]s[th]|nvjet_\w+?_hsh", re.IGNORECASE)
+IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w{1,200}?_[th]s[th]|nvjet_\w{1,200}?_hsh", re.IGNORECASE)
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 FLOAT32_ON_CUDA_CORES = m.Rule(

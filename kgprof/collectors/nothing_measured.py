@@ -43,8 +43,11 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     run: m.RunKey
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
+    unused: tuple[m.Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
     launched: m.Launched | None = None  # by a script without a step
     beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
+    workers: int = 0  # processes of a script's data loaders
+    hidden: str = ""  # of a script that asks for a compilation: why there was none
     fix: str = ""  # of a script: compiles its module or the method that it calls, else the function that its loop calls
 
 
@@ -74,14 +77,18 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
             compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
-        event = CoverageEvent(run=run.key, timed=None if not_asked else has_time, compilations=compilations)
+        unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
+        timed = None if not_asked else has_time
+        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, unused=unused)
         if (script := run.script) is not None:
             beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             name = script.module or source.trained if script.step else ""
             fix = f"{name} = torch.compile({name})  # in the script, before the first step" if name else ""
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
-            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, fix=fix)
+            hidden = script.why_nothing_compiled(options.workload)
+            words = {"workers": script.workers, "hidden": hidden, "fix": fix}
+            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, **words)
         events.append(event)
     return tuple(events)
 
@@ -99,18 +106,26 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
     missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
     if missing:
-        words = "mode {} was requested, but nothing was compiled"
-        each = ((event.run, words.format(event.run.mode)) for event in missing)
-        return tuple(_finding(m.Level.WARNING, run, message, "not-compiled") for run, message in each)
+        return tuple(_not_compiled(event) for event in missing)
     if any(event.compilations != 0 for event in events):
         return ()
     if only := next((event for event in events if event.beside), None):
         return (_beside(only.run, only.beside),)
     timed = all(event.timed is not None for event in events)
-    message = "nothing was compiled in this run" + ("; its times are those of eager code" if timed else "")
+    unused = [made for event in events for made in event.unused]
+    workers = max(event.workers for event in events)
+    message = m.nothing_compiled(unused, workers) + ("" if unused or workers else " in this run")
+    if hidden := next((event.hidden for event in events if event.hidden), ""):
+        return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
+    message += "; its times are those of eager code" if timed else ""
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; kgprof sweep then compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)
+
+
+def _not_compiled(event: CoverageEvent) -> m.Finding:
+    message = f"mode {event.run.mode} was requested, but {m.nothing_compiled(event.unused)}"
+    return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 
 def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:

@@ -7,6 +7,7 @@ from the graphs that did not run.
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,10 +15,11 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import plural
+from kgprof.wording import call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
@@ -121,7 +123,13 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     steady_from: int  # recompiles from this call on are in steady state
     limit_call: int | None  # the call in which torch refused to compile it once more
     limit_guard: Guard | None  # what that call failed on
-    eager_calls: int | m.Skipped  # calls after the limit in which no compiled code of it ran
+    eager_calls: int | m.Skipped  # calls since the limit in which no compiled code of it ran
+    # Of compiled callables: their own calls since then, whichever ran; None where ``eager_calls`` are of the workload.
+    calls_since: int | None = None
+    eager_names: str = ""  # which of several modules ran eagerly
+    modules: str = ""  # of torch's one function around all its modules: which modules were compiled
+    modules_of_code: int = 0  # modules that share the code object which reached the limit, one entry for each
+    eager_steady: int = 0  # of the callables' eager calls, those after warm-up
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     identity: str
@@ -132,7 +140,7 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
+        return self.modules or f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
 
     @property
     def before(self) -> tuple[Recompile, ...]:
@@ -172,7 +180,7 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
 
 
 def _is_recompile(compiled: Compiled) -> bool:
-    return not compiled.compile_id.endswith("/0")
+    return not compiled.compile_id.endswith("/0") and not compiled.first_since_reset
 
 
 def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
@@ -253,8 +261,9 @@ def library_function(trace: RunTrace, *compiled: Compiled, place: m.Location | N
 def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
     """Compilations (by identity) of a function that torch had never met, although it had compiled one just like it.
 
-    A function that is made from text in every call has a new code object each time, and ``torch._dynamo.reset()``
-    forgets all of them: no guard fails, and every call compiles. A few of a kind are a coincidence of names.
+    A function that is made from text in every call has a new code object each time: no guard fails, and every call
+    compiles. A few of a kind are a coincidence of names. ``torch._dynamo.reset()`` forgets all code objects, and what
+    is compiled after it is new; a Recording of an older kgprof does not say when that was.
     """
     alike = grouped(
         (
@@ -262,7 +271,7 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
             for one in compiled
             if (frame := one.frame) and not one.failed and not _is_recompile(one) and not is_resumed(frame.function)
         ),
-        lambda met: (met[0].file, met[0].line, met[0].function),
+        lambda met: (met[0].file, met[0].line, met[0].function, met[1].resets),
     )
     return {id(one) for group in alike if len({c.call for _, c in group}) > MANY for _, one in group[1:]}
 
@@ -285,6 +294,7 @@ def _recompiled(
         library = library_function(trace, *compiled, place=definition)
         function = library.function if library else function
     inside = (library.package, library.file, library.function) if library else ()
+    eager = _eager_since(trace, limit, compiled) if limit else _Eager(calls=0)
     return RecompiledFunction(
         run=trace.run,
         location=location,
@@ -294,11 +304,24 @@ def _recompiled(
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
-        eager_calls=_eager_calls(trace, limit) if limit else 0,
+        eager_calls=eager.calls,
+        calls_since=eager.of,
+        eager_names=eager.names,
+        eager_steady=eager.steady,
+        modules_of_code=eager.modules,
+        modules=_modules(trace, compiled) if library else "",
         every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
         calls_known=trace.calls > 0,
         identity="\0".join((*trace.source.identity(location)[:2], *inside)),
     )
+
+
+def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
+    """torch's own function around its modules says nothing to the owner; the modules do."""
+    owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
+    same_code = {id(each) for c in compiled for each in compiled_callables.of_frame(trace, c.frame)}
+    by_number = {each.number: each for each in owners if each is not None and id(each) in same_code}
+    return compiled_callables.named(by_number.values())
 
 
 def _told_apart(
@@ -333,18 +356,21 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
     return Recompile(
         compile_id=compiled.compile_id,
         call=compiled.call,
-        guard=rejected[0] if rejected else _without_a_reason(compiled),
+        guard=rejected[0] if rejected else _without_a_reason(compiled, trace.knows_resets),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
         duration_s=m.Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
     )
 
 
-def _without_a_reason(compiled: Compiled) -> Guard:
+def _without_a_reason(compiled: Compiled, knows_resets: bool) -> Guard:
     if _is_recompile(compiled):
         return Guard(kind=OTHER, entry="", text="torch gave no reason")
+    if not knows_resets:
+        text = "it was created again, or torch._dynamo.reset() was called"
+        return Guard(kind="identity", entry="", text=text)
     name = compiled.frame.function if compiled.frame else ""
-    text = "torch takes it for a new function: it was created again, or torch._dynamo.reset() was called"
+    text = "torch takes it for a new function: it was created again"
     return Guard(kind="identity", entry="", source=name, text=text)
 
 
@@ -399,15 +425,80 @@ def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
     return total
 
 
-def _eager_calls(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
-    """Calls from the limit on in which the function ran in eager at least once.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Eager:
+    """Calls since the limit that ran eagerly: ``of`` so many, of the compiled callables; None: of the workload."""
+
+    calls: int | m.Skipped
+    of: int | None = None
+    names: str = ""
+    steady: int = 0
+    modules: int = 0
+
+
+def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> _Eager:
+    """Exact where torch compiles the callable itself; what it calls behind a break is told by the graphs."""
+    own = _limited(trace, limit, compiled)
+    if not own:
+        return _Eager(calls=_eager_calls_of_a_part(trace, limit))
+    eager = [each for each in own if _of_the_limit(each)]
+    return _Eager(
+        calls=sum(sum(_of_the_limit(each).values()) for each in own),
+        of=sum(compiled_callables.calls(each, limit.call) for each in own),
+        names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
+        modules=_one_entry_each(own),
+        steady=sum(n for each in own for call, n in _of_the_limit(each).items() if call >= trace.steady_from),
+    )
+
+
+def _one_entry_each(own: Sequence[m.CompiledCallable]) -> int:
+    """How many modules there are, if torch compiled each of them once at most; else 0: room for all would not help."""
+    alone = all(each.module and len(each.compilations) <= 1 for each in own)
+    without = any(not each.compilations and each.eager for each in own)
+    return len(own) if alone and without else 0
+
+
+def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
+    """Its eager calls by call of the workload, without those under a stance."""
+    stances = called.stances.values()
+    under = {call: sum(each.get(call, 0) for each in stances) for call in called.eager}
+    return {call: n - under[call] for call, n in called.eager.items() if n > under[call]}
+
+
+def _limited(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> tuple[m.CompiledCallable, ...]:
+    """The compiled callables whose own code object reached the limit."""
+    frames = (each.frame for each in (limit, *compiled) if each.frame_id == limit.frame_id)
+    frame = next((frame for frame in frames if frame is not None), None)
+    return tuple(each for each in compiled_callables.of_code(trace, frame) if not each.compiled_before)
+
+
+def reached_limit(trace: RunTrace, called: m.CompiledCallable) -> bool:
+    """Whether KGP104 or KGP105 speaks of its eager calls."""
+    limits = [each for each in trace.compiled if _reached_limit(trace, each)]
+    return any(called in _limited(trace, limit, trace.compiled) for limit in limits)
+
+
+def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
+    """Calls after warm-up that ran eagerly because of the limit, by the fingerprint of the finding that says so."""
+    by_finding = {}
+    for event, ordinal in numbered(evidence.once(collect)):
+        for finding in _judge(msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")):
+            if event.run == run and event.eager_steady and finding.rule != IN_STEADY_STATE.id:
+                by_finding[finding.fingerprint] = event.eager_steady
+    return by_finding
+
+
+def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
+    """Calls of the workload from the limit on in which the function ran in eager at least once.
 
     It ran compiled so many times a call before the limit; a call with fewer runs has lost them to eager.
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
         return m.Skipped(reason="no graph of it was counted")
-    usual = max((runs.get(call, 0) for call in range(limit.call)), default=1)
+    if limit.call <= 0:
+        return m.Skipped(reason="the limit was reached in the first call, and how often it runs in a call is not known")
+    usual = max(runs.get(call, 0) for call in range(limit.call))
     return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
 
 
@@ -472,17 +563,12 @@ def _finding(
     guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
     eager = ""
     if event.limit_call is not None:
-        silent = (
-            ""
-            if isinstance(event.eager_calls, m.Skipped)
-            else (f"; {event.eager_calls} of the calls since then ran eagerly")
-        )
-        where = f" in call {event.limit_call}{silent}" if event.calls_known else ""
+        where = f" {in_calls([event.limit_call])}{_silently(event)}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
     rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
     # The classes that failed, with the first guard of each.
     why = "; ".join(in_words(same[0]) for same in grouped(guards, lambda guard: guard.kind)) or "torch gave no reason"
-    calls = [f"call {r.call}, " if event.calls_known else "" for r in recompiles]
+    calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = () if apart == CONVERGED else sorted({guard.kind for guard in guards})
     return m.Finding(
         rule=rule.id,
@@ -490,7 +576,7 @@ def _finding(
         message=f"{event.name} recompiled {_times(event, recompiles)}{note}: {why}{eager}",
         run=event.run,
         location=event.location,
-        library=event.library,
+        library=None if event.modules else event.library,
         count=max(1, len(recompiles)),
         related=tuple(dict.fromkeys(recompile.call_site for recompile in recompiles if recompile.call_site)),
         # torch's own sentence for each, one a line, and below them the code for this tensor.
@@ -501,9 +587,27 @@ def _finding(
             ]
         ),
         cost=_cost(recompiles),
+        fix=_room_for_all(event) if rule is LIMIT_REACHED else "",
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
         fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
     )
+
+
+def _room_for_all(event: RecompiledFunction) -> str:
+    """The limit is per code object, which all modules of a class share."""
+    if not event.modules_of_code:
+        return ""
+    limit = f"torch._dynamo.config.recompile_limit = {event.modules_of_code}"
+    return f"{limit}  # one entry for each of the {event.modules_of_code} modules; before the first call"
+
+
+def _silently(event: RecompiledFunction) -> str:
+    if isinstance(event.eager_calls, m.Skipped):
+        return ""
+    if event.calls_since is None:
+        return f"; {event.eager_calls} of the calls since then ran eagerly"
+    which = f": {event.eager_names}" if event.eager_names else ""
+    return f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since then ran eagerly{which}"
 
 
 def _marked(guards: Sequence[Guard]) -> Iterator[str]:
@@ -535,10 +639,8 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
 
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
-    calls = sorted({recompile.call for recompile in recompiles if event.calls_known})
-    where = f" in call {calls[0]}" if calls else ""
-    if len(calls) > 1:
-        where = f" in {len(calls)} calls ({calls[0]} to {calls[-1]})"
+    calls = {recompile.call for recompile in recompiles if event.calls_known}
+    where = f" {in_calls(calls)}" if calls else ""
     cost = f", {sum(seconds):.2f} s" if seconds else ""
     return f"{plural(len(recompiles), 'time')}{where}{cost}"
 
@@ -547,7 +649,9 @@ def in_words(guard: Guard) -> str:
     """``size of x, dimension 0: expected 8, got 9``."""
     if guard.kind in STATES:
         return STATES[guard.kind]
-    if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
+    if guard.kind == "identity" and not guard.source:
+        return guard.text
+    if guard.kind == "identity":  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{guard.source.removesuffix('.__code__')} is another {what} than before"
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"

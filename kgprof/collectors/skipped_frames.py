@@ -78,6 +78,9 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     explained: list[Compiled] = []
     for records, folded in sites(trace, fallen=True):
         explained += [record.compiled for record in records if record.compiled]
+        frame = records[0].compiled.frame if records[0].compiled else None
+        if frame is not None and trace.is_changed(frame.file, frame.line, frame.function):
+            continue
         yield _from_records(trace, records, folded)
     rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
     yield from _from_frames(trace, [row for row in trace.all.frames if id(row) not in rows])
@@ -105,7 +108,8 @@ def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[Sk
     for row in rows:
         # Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller.
         in_consequence = row.called_in and not trace.compilations_of(row)
-        if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence:
+        changed = trace.is_changed(row.file, row.first_line, row.function)
+        if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence and not changed:
             refused.append((trace.source.definition(row.file, row.first_line, row.function), row))
     for same in grouped(refused, lambda one: line_of(one[0])):
         yield _from_rows(trace, same[0][0], [row for _, row in same])

@@ -74,6 +74,8 @@ def _compiled(run: RunEvidence) -> Answer:
 def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]:
     """Why compilations may have happened that no record tells of. A new reason is one more line here."""
     yield from (lost.words for lost in compiled.capture_unavailable if lost.capture in INDISPENSABLE)
+    if unseen := m.ran_unseen(compiled.capture_unavailable):
+        yield unseen
     if isinstance(record.records, m.Skipped):
         yield record.records.reason
     elif record.records.left_out:
@@ -109,6 +111,12 @@ def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
         return run.once(_compiled) if lost is None else m.Skipped(reason=lost.words)
 
     return captured
+
+
+def _compiled_calls(run: RunEvidence) -> Answer:
+    records = run.record.records
+    counted = records if isinstance(records, m.Skipped) else records.compiled_calls
+    return counted if isinstance(counted, m.Skipped) else run.once(_compiled)
 
 
 def _backend(run: RunEvidence, without: str, *names: str) -> Answer:
@@ -229,6 +237,7 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.STEADY_CALLS: _steady_calls,
     m.Witness.CALLS: _calls,
     **{witness: _capture(witness) for witness in CAPTURES},
+    m.Witness.COMPILED_CALLS: _compiled_calls,
     m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
     m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
     m.Witness.TIMING: _timing,

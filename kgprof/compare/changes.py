@@ -187,4 +187,4 @@ def _takes(text: str, place: m.Location) -> bool:
     binds, module = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text), re.escape(place.file.rpartition("/")[2][:-3])
     if binds is None or place.function:
         return False
-    return bool(re.search(rf"\b{module} import [^#\n]*\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text))
+    return bool(re.search(rf"\b{module} import [^#\n]{{0,1000}}\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text))

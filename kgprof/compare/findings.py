@@ -21,7 +21,7 @@ from kgprof.wording import shared
 _LEVELS = {"error": (m.Level.ERROR,), "warning": (m.Level.ERROR, m.Level.WARNING), "never": ()}
 _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 _STATUS = {status: order for order, status in enumerate(m.FindingStatus)}
-_FIGURES = re.compile(r"\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
+_FIGURES = re.compile(r"(?<!\d)\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[m.Finding, str], Hashable]
 

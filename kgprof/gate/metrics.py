@@ -9,11 +9,20 @@ import msgspec
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.collectors import caches, cuda_graphs, graph_breaks, recompiles, rule_of, skipped_frames, syncs
+from kgprof.collectors import (
+    caches,
+    cuda_graphs,
+    graph_breaks,
+    recompiles,
+    rule_of,
+    runs_eagerly,
+    skipped_frames,
+    syncs,
+)
 from kgprof.collectors.witnesses import INDISPENSABLE
 from kgprof.wording import nearest
 
-SITES, EVENTS, SECONDS, READS = "sites", "events", "s", "syncs/step"
+SITES, EVENTS, SECONDS, READS, EAGER_CALLS = "sites", "events", "s", "syncs/step", "calls"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
 
@@ -28,12 +37,25 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     cuda_only: bool = False
     in_memory: bool = False  # counted in MEMORY, whatever was compiled
     default: float | None = None  # the limit where none was given
+    warns_by_default: bool = False  # over that limit it does not fail the gate; over one that was given it does
 
 
 METRICS = (
     Metric(name="graph-breaks", unit=SITES, rules=(graph_breaks.GRAPH_BREAK.id,), default=0),
     Metric(name="skipped-frames", unit=SITES, rules=(skipped_frames.SKIPPED_FRAME.id,), default=0),
     Metric(name="recompiles", unit=EVENTS, rules=tuple(rule.id for rule in recompiles.RULES), default=0),
+    Metric(
+        name="eager-calls",
+        unit=EAGER_CALLS,
+        rules=(
+            runs_eagerly.RUNS_EAGERLY.id,
+            recompiles.LIMIT_REACHED.id,
+            recompiles.UNBOUNDED.id,
+            skipped_frames.SKIPPED_FRAME.id,
+        ),
+        default=0,
+        warns_by_default=True,
+    ),
     Metric(name="cache-bypasses", unit=SITES, rules=(caches.CACHE_BYPASSED.id,), generated_code=True),
     Metric(name="cudagraph-skips", unit=SITES, rules=(cuda_graphs.SKIPPED.id,), generated_code=True, cuda_only=True),
     Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
@@ -53,6 +75,8 @@ def count(
         return m.Skipped(reason=reason)
     if not metric.rules:
         assert isinstance(run.compile, m.CompileSummary)
+        if ran_unseen := m.ran_unseen(run.compile.capture_unavailable):
+            return m.Skipped(reason=ran_unseen)
         durations = [compilation.duration_s for compilation in run.compile.compilations]
         unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
         return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
@@ -63,6 +87,11 @@ def count(
         if isinstance(run.memory.syncs_per_step, m.Skipped):
             return run.memory.syncs_per_step
         number = math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
+    if metric.unit == EAGER_CALLS and isinstance(run.compile, m.CompileSummary):
+        calls = run.compile.compiled_calls
+        if isinstance(calls, m.Skipped):
+            return calls
+        number = float(sum(calls.eager.get(finding.fingerprint, 0) for finding in mine))
     return m.Skipped(reason=missing) if missing and number <= limit else number
 
 
@@ -85,7 +114,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     elif lacking := nothing_captured(run):
         return lacking
     elif compiled_nothing(run, profile.findings):
-        return "nothing was compiled"
+        return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
     if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
@@ -102,8 +131,9 @@ def nothing_captured(run: m.RunReport) -> str:
 
 
 def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
-    """Neither a compilation nor a finding about one: such a run looks like a clean one and is none."""
-    if isinstance(run.compile, m.Skipped):
+    """Neither a compilation, nor code compiled earlier, nor a finding about one: such a run looks like a clean one and
+    is none."""
+    if isinstance(run.compile, m.Skipped) or m.ran_unseen(run.compile.capture_unavailable):
         return False
     about_compilation = (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
     spoken_of = any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)
@@ -189,7 +219,8 @@ def check(
             if isinstance(observed, m.Skipped):
                 status = m.BudgetStatus.NOT_OBSERVED
             else:
-                status = m.BudgetStatus.EXCEEDED if observed > budget.limit else m.BudgetStatus.HELD
+                over = m.BudgetStatus.WARNED if only_warns(budget) else m.BudgetStatus.EXCEEDED
+                status = over if observed > budget.limit else m.BudgetStatus.HELD
             held = m.BudgetCheck(
                 metric=metric.name,
                 run=run.key,
@@ -202,6 +233,11 @@ def check(
             )
             checks.append(held)
     return tuple(checks)
+
+
+def only_warns(budget: m.Budget | m.BudgetCheck) -> bool:
+    """A default limit that neither fails the gate nor has to be observed; nobody asked for it."""
+    return budget.origin == DEFAULT and BY_NAME[budget.metric].warns_by_default
 
 
 MAX_REGRESSION = "--max-regression"

@@ -9,7 +9,16 @@ from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
-from kgprof.gate.metrics import BY_NAME, OPTION, READS, applies, compiled_nothing, counts, nothing_captured
+from kgprof.gate.metrics import (
+    BY_NAME,
+    OPTION,
+    READS,
+    applies,
+    compiled_nothing,
+    counts,
+    nothing_captured,
+    only_warns,
+)
 from kgprof.wording import plural, relative
 
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
@@ -47,7 +56,8 @@ def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fai
 
 def _judging(finding: m.Finding, budgets: Sequence[m.BudgetCheck]) -> list[m.BudgetCheck]:
     """The budgets that count it: those on its own run. One on another run says nothing about it."""
-    return [b for b in budgets if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
+    judging = [b for b in budgets if not only_warns(b)]
+    return [b for b in judging if finding.run == b.run and counts(BY_NAME[b.metric], finding)]
 
 
 def causes(
@@ -65,7 +75,8 @@ def causes(
     # A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or of
     # the command line for no run: a file's budgets stand for more runs than one command may ask for.
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
-    unseen = [(b, b.observed.reason) for b in budgets if isinstance(b.observed, m.Skipped) and b.run not in silent]
+    needed = [b for b in budgets if not only_warns(b) and b.run not in silent]
+    unseen = [(b, b.observed.reason) for b in needed if isinstance(b.observed, m.Skipped)]
     for_none = [
         b for b in settings.budgets if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)
     ]
@@ -123,11 +134,35 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
         return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
     silent = []
     for run in profile.runs:
-        if run.exit.outcome == "ok" and compiled_nothing(run, profile.findings):
-            why = f" ({known})" if (known := nothing_captured(run)) else ""
-            why += f"; {HOW_TO_COMPILE[run.script is not None]}" if run.key.mode == m.AS_IS else ""
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=f"{run.key.slug}: nothing was compiled{why}"))
+        if run.exit.outcome != "ok":
+            continue
+        if compiled_nothing(run, profile.findings):
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=_why_nothing(run, profile.options.workload)))
+        elif calls := _without_a_graph(run):
+            missing = nothing_captured(run)
+            text = f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
+            text += f" ({missing})" if missing else ""
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
     return silent
+
+
+def _why_nothing(run: m.RunReport, workload: str) -> str:
+    """And how to compile something, where kgprof was to run it as it stands."""
+    unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
+    known = nothing_captured(run)
+    words = [m.nothing_compiled(unused, run.script.workers if run.script else 0) + (f" ({known})" if known else "")]
+    if run.key.mode == m.AS_IS:
+        hidden = run.script.why_nothing_compiled(workload) if run.script else ""
+        words.append(hidden or HOW_TO_COMPILE[run.script is not None])
+    return f"{run.key.slug}: {'; '.join(words)}"
+
+
+def _without_a_graph(run: m.RunReport) -> int:
+    """How many calls of compiled functions a run made, if no compiled graph ran in any; else 0."""
+    counted = None if isinstance(run.compile, m.Skipped) else run.compile.compiled_calls
+    if not isinstance(counted, m.CallsOfCompiled) or counted.graph_runs or counted.unknown:
+        return 0
+    return counted.calls
 
 
 # ---------------------------------------------------------------- in words
@@ -153,12 +188,18 @@ def verdict(
 def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> str:
     runs = len(profile.runs)
     if fail_on is m.FailOn.NEVER:
-        over = sum(budget.status is m.BudgetStatus.EXCEEDED for budget in budgets)
+        beyond = (m.BudgetStatus.EXCEEDED, m.BudgetStatus.WARNED)
+        over = sum(budget.status in beyond for budget in budgets)
         exceeded = f"{over} of {plural(len(budgets), 'budget')} exceeded"
         return f"the gate cannot fail (--fail-on never); {exceeded}, {plural(runs, 'run')}"
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
-    return f"gate passed: {plural(len(budgets), 'budget')} met in {plural(runs, 'run')}{suffix}"
+    for budget in budgets:
+        if budget.status is m.BudgetStatus.WARNED and not isinstance(budget.observed, m.Skipped):
+            seen = amount(budget.observed, budget.unit)
+            suffix += f"; {budget.run.slug}: {seen} {budget.metric} ({OPTION} {budget.metric}=0 would fail)"
+    met = sum(budget.status is m.BudgetStatus.HELD for budget in budgets)
+    return f"gate passed: {plural(met, 'budget')} met in {plural(runs, 'run')}{suffix}"
 
 
 def amount(value: float, unit: str) -> str:

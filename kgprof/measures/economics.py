@@ -33,6 +33,7 @@ from kgprof.wording import plural, short
 
 ROUNDS_TO_JUDGE = 3  # on both sides: with fewer the spread of one process' own samples is the better one
 ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches")
+AT_IMPORT = m.Skipped(reason="the workload compiles while it is imported, which the further rounds do not time")
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped(reason="no times were requested")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
@@ -59,7 +60,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     if isinstance(run.compile, m.Skipped):
         return run.compile
     if not run.compile.compilations:
-        return m.Skipped(reason="nothing was compiled in this run")
+        return m.Skipped(reason=m.nothing_compiled(run.compile.unused))
     eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = found.record if found else None
@@ -105,12 +106,15 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     before_steady = max(1, run.compile.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped(reason="COMPILE has no call after warm-up")
-    return _beyond([us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6)
+    calls_s = _beyond([us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6)
+    return calls_s + run.compile.while_loading_s
 
 
 def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
     if not run.rounds:
         return ONE_ROUND
+    if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
+        return AT_IMPORT
     measured = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
     if not measured:
         return m.Skipped(reason="every other round was lost")

@@ -8,6 +8,8 @@ from typing import Any
 
 from kgprof.model.structs import Model, Skipped, Tagged
 
+CALLS_NOT_COUNTED = "this Recording does not count the calls of compiled functions"
+
 
 class TraceRecord(Model, frozen=True, kw_only=True):
     """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":, "payload":}``."""
@@ -48,6 +50,64 @@ class GraphRuns(Model, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()  # Dynamo's source of each placeholder, in order: "L['x']"
     runs: dict[int, int] = {}  # call -> runs in it
     cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
+
+
+class BackendFailure(Model, frozen=True, kw_only=True):
+    """What a backend raised for one graph, whatever torch made of it. Line: ``{"backend": {...}}``."""
+
+    call: int
+    function: str  # the code object's name, as of OfferedFrame
+    file: str
+    first_line: int
+    error: str
+
+
+class BegunCompilation(Model, frozen=True, kw_only=True):
+    """A compilation that torch began; ids begin again after torch._dynamo.reset(), so the call belongs to it."""
+
+    call: int
+    compile_id: str
+
+
+class CompiledCallable(Model, frozen=True, kw_only=True):
+    """What torch.compile returned or decorated, and how its calls ran. Line: ``{"callable": {...}}``.
+
+    Each count is by call of the workload. A call that ran no compiled graph of its own is eager, unless it raised.
+    """
+
+    number: int
+    function: str  # qualified, "Layer.forward"
+    module: str = ""  # the class of the module whose call it is; empty where it is a function's
+    path: str = ""  # under which the program knows the module: "layers.8", "heads[3]"; empty where it has no name
+    definition: SourceLine
+    offered: SourceLine  # the code object that Dynamo sees first: torch's own one around a module of torch's
+    compiled_at: SourceLine | None = None  # the project's line that called torch.compile; None where it was before
+    called_at: SourceLine | None = None  # the project's line that called it first
+    calls: dict[int, int] = {}
+    eager: dict[int, int] = {}
+    raised: dict[int, int] = {}
+    stances: dict[str, dict[int, int]] = {}  # of the eager ones, those under a stance of torch.compiler.set_stance
+    stance_set_at: SourceLine | None = None  # the project's line that set the first of them
+    compilations: tuple[BegunCompilation, ...] = ()  # in its calls, outside of other compiled callables in them
+    compiled_before: bool = False  # torch knew its code before the recording began, so eager calls are not known
+
+    @property
+    def name(self) -> str:
+        """``layers.8 (Layer)``, ``f``."""
+        if not self.module:
+            return self.function
+        return f"{self.path} ({self.module})" if self.path else self.module
+
+
+class CompiledCalls(Tagged, frozen=True, kw_only=True, tag="compiledcalls"):
+    """Calls of compiled callables were counted. Line: ``{"compiled_calls": {...}}``, before those of the callables."""
+
+    callables: tuple[CompiledCallable, ...] = ()
+    left_out: int = 0  # calls of callables beyond the limit
+
+
+# A record among torch's own: all compiled code was dropped here, by torch._dynamo.reset() or reset_code_caches().
+DYNAMO_RESET = "kgprof_dynamo_reset"
 
 
 class CompiledText(Model, frozen=True, kw_only=True):
@@ -256,5 +316,7 @@ class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="re
     graphs: tuple[GraphRuns, ...] = ()
     logs: tuple[LogLine, ...] = ()
     texts: tuple[CompiledText, ...] = ()
+    backends: tuple[BackendFailure, ...] = ()
+    compiled_calls: CompiledCalls | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
     left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
     sources: Sources = Sources()

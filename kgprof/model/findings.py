@@ -34,6 +34,7 @@ class Witness(StrEnum):
     CALLS = "calls"  # told apart where a function was recompiled: in a TORCH_TRACE directory none is
     FRAME_HOOK = "frame hook"
     GRAPH_HOOK = "graph hook"
+    COMPILED_CALLS = "compiled calls"
     CUDA_GRAPH_LOG = "cuda graph log"
     METADATA = "AOTAutograd"  # what it wrote of each graph: every backend but eager has it
     GENERATED_CODE = "generated code"  # of Inductor
@@ -303,6 +304,7 @@ class BudgetStatus(StrEnum):
     """In the order in which they are shown."""
 
     EXCEEDED = "exceeded"
+    WARNED = "warned"  # over a default limit that does not fail the gate yet
     NOT_OBSERVED = "not observed"
     HELD = "held"
 

@@ -1,7 +1,7 @@
 """The passes: what each of them writes down, one file a pass, and the one list of them that everything else reads; and
 what was asked for: which passes, of which runs, in which modes, and every default of the command line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -31,6 +31,7 @@ class Exit(Model, frozen=True, kw_only=True):
     during: str = ""  # the pass that was running
     exit_code: int | None = None  # the child's own code, negative for a signal
     elapsed_s: float = 0.0
+    through: tuple[str, ...] = ()  # the listeners of kgprof's that the exception came through, by the source's name
 
     @property
     def words(self) -> str:
@@ -68,6 +69,25 @@ class Compilation(Model, frozen=True, kw_only=True):
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
     operators: int | None = None  # calls in the captured graph, of functions, methods and modules alike
     stages: CompileStages | Skipped = Skipped(reason="this Recording has no spans of the compiler")
+
+
+NAMED = 2  # functions in a sentence
+
+
+def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
+    """Of a run without compiled code in its calls. ``unused``: what it compiled while it was loaded; ``workers``: its
+    other processes, which kgprof does not see."""
+    if not unused:
+        return f"nothing was compiled{' in the main process' if workers else ''}"
+    return f"no call ran compiled code; compiled while the workload was loaded: {functions_of(unused)}"
+
+
+def functions_of(compilations: Sequence[Compilation]) -> str:
+    """The first functions, each with file and line."""
+    places = ((made.function, made.location.rpartition("/")[2]) for made in compilations if made.location)
+    functions = list(dict.fromkeys(f"{function} ({place})" for function, place in places))
+    more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
+    return f"{', '.join(functions[:NAMED])}{more}"
 
 
 class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
@@ -115,6 +135,8 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
     compiled_in: tuple[int, ...] = ()  # of a script: the steps in which torch compiled, TRACE's among them
+    while_loading_s: float = 0.0  # that torch compiled before the first call, and that no call's time has in it
+    unused: tuple[Compilation, ...] = ()  # while it was loaded, of code that ran in no call; set when read
 
     @property
     def made(self) -> int:

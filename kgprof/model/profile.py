@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from kgprof.model.comparison import Comparison, TraceDifference
-from kgprof.model.compile_records import Autotuned, CompiledText, TritonStages
+from kgprof.model.compile_records import CALLS_NOT_COUNTED, Autotuned, CompiledText, TritonStages
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import (
     AcceptedFinding,
@@ -70,11 +70,24 @@ class MemoryTier(StrEnum):
     HIGH = "high"
 
 
+class CallsOfCompiled(Tagged, frozen=True, kw_only=True, tag="callsofcompiled"):
+    """Calls of what torch.compile returned, warm-up included, and how many of them ran a compiled graph."""
+
+    calls: int
+    with_a_graph: int
+    graph_runs: int = 0  # of all graphs, also outside of these calls
+    unknown: int = 0  # calls of callables that had compiled code before the recording began
+    # After warm-up, calls that ran no graph, by the fingerprint of the finding that says why.
+    eager: dict[str, int] = msgspec.field(default_factory=dict)
+
+
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     steady: Spread | Skipped  # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
+    while_loading_s: float = 0.0  # of CompilePass
+    unused: tuple[Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
     caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
@@ -83,6 +96,7 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     texts: tuple[CompiledText, ...] = ()  # the beginning of each; `kgprof export --to graph|code` has the whole
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    compiled_calls: CallsOfCompiled | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
 
 
 class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):

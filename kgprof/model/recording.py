@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins
+from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.findings import Location
 from kgprof.model.kernels import Ceilings, Holistic
@@ -23,6 +23,7 @@ from kgprof.model.passes import (
     TracePass,
 )
 from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.wording import plural
 
 
 class StrategyPlan(Model, frozen=True, kw_only=True):
@@ -151,6 +152,28 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
     closure: str = ""  # what an optimizer's step calls, often several times: "closure (train.py:12)"
     notes: tuple[str, ...] = ()
+    # Of a program that compiled nothing: the first torch.compile in its own files, "train.py:12", and the functions
+    # without arguments that no line of it calls.
+    compile_call: str = ""
+    uncalled: tuple[str, ...] = ()
+    workers: int = 0  # processes of torch's data loaders, which may compile by themselves
+
+    def why_nothing_compiled(self, workload: str) -> str:
+        """What hides a compilation that its text asks for, and what to do; empty where it asks for none."""
+        if not self.compile_call:
+            return ""
+        if self.uncalled:
+            first, *rest = self.uncalled
+            others = f" or {', '.join(rest[:2])}" if rest else ""
+            target = f"{workload.removeprefix('-m ')}:{first}"
+            return f"no line of the program calls {first}{others}; kgprof check-graphs {target} runs it"
+        if self.workers:
+            processes = plural(self.workers, "worker process", "worker processes")
+            return (
+                f"torch.compile ({self.compile_call}) may run in its {processes}, which kgprof does not see; "
+                "num_workers=0 in the DataLoader shows it"
+            )
+        return f"torch.compile stands in {self.compile_call}, and no call of what it wraps compiled anything here"
 
     @property
     def is_one_window(self) -> bool:
@@ -160,6 +183,16 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     def work_is_in(self) -> Launched | None:
         """The launcher whose processes do the work."""
         return None if self.steps else next((one for one in self.launched if one.by not in BESIDE), None)
+
+
+class Control(Tagged, frozen=True, kw_only=True, tag="control"):
+    """The same run once more, in a process in which nothing of kgprof's listens."""
+
+    exit: Exit
+    graphs: int = 0  # as torch counts them
+    frames: int = 0
+    frames_ok: int = 0
+    compiled: tuple[SourceLine, ...] = ()  # the code objects that torch compiled, and failed to compile in no call
 
 
 class RunRecord(Model, frozen=True, kw_only=True):
@@ -181,6 +214,7 @@ class RunRecord(Model, frozen=True, kw_only=True):
     memory: MemoryPass | Skipped = Skipped(reason="this Recording has no MEMORY pass")
     kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording has no compiled kernels")
+    control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1

@@ -27,6 +27,9 @@ class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
     reason: str
 
 
+EARLIER_CODE = "code compiled earlier"  # a capture: of what ran in the calls and was compiled before kgprof listened
+
+
 class Unavailable(Model, frozen=True, kw_only=True):
     """A source of facts that this torch, or this way of recording, does not offer, or of whose facts a part is lost."""
 
@@ -37,6 +40,11 @@ class Unavailable(Model, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         return f"capture {self.capture} {'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
+
+
+def ran_unseen(lost: Sequence[Unavailable]) -> str:
+    """Which code ran that was compiled before kgprof listened; empty where none did."""
+    return next((one.words for one in lost if one.capture == EARLIER_CODE), "")
 
 
 def fit(*columns: Sequence[object], at: Sequence[int] = (), of: Sequence[object] = ()) -> None:

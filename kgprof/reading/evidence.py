@@ -134,8 +134,19 @@ class RunEvidence(_Derived):
         run = self.record
         if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
             return None
-        compiled = run.compile
-        return RunTrace(run.key, run.records, calls=compiled.made, steady_from=compiled.steady_from, source=self.source)
+        compiled, changed = run.compile, self.changed_by_listening
+        calls, steady_from = compiled.made, compiled.steady_from
+        return RunTrace(run.key, run.records, calls=calls, steady_from=steady_from, source=self.source, changed=changed)
+
+    @cached_property
+    def changed_by_listening(self) -> tuple[m.BackendFailure, ...]:
+        """The first failure of a backend for each code object that torch compiled without any listener."""
+        run = self.record
+        if isinstance(run.records, m.Skipped) or not isinstance(run.control, m.Control):
+            return ()
+        compiled = {(code.file, code.line, code.function) for code in run.control.compiled}
+        failed = {(each.file, each.first_line, each.function): each for each in reversed(run.records.backends)}
+        return tuple(failure for code, failure in failed.items() if code in compiled)
 
     @cached_property
     def cut_off_compiler(self) -> RunTrace | None:
@@ -146,4 +157,5 @@ class RunEvidence(_Derived):
         run = self.record
         if not isinstance(run.compile, m.Skipped) or isinstance(run.records, m.Skipped):
             return None
-        return RunTrace(run.key, run.records, calls=0, steady_from=0, source=self.source)
+        changed = self.changed_by_listening
+        return RunTrace(run.key, run.records, calls=0, steady_from=0, source=self.source, changed=changed)

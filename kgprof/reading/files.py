@@ -32,7 +32,8 @@ _FLAGS, _FOLDER_FLAGS = (
     for names in (("O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC"), ("O_PATH", "O_DIRECTORY", "O_CLOEXEC"))
 )
 _IN_TURN = os.open in os.supports_dir_fd
-_MARK = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
+# A string that does not end goes to the end of the text.
+_MARK = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 # The time that tomllib takes grows with the square of the parts of a key.
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 

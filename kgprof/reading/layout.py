@@ -17,6 +17,7 @@
         holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
         script.json                      of a whole program: what a step was taken to be, and how many there were
+        control.json                     of a run that kgprof may have changed: the same one without any listener
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
         log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
@@ -44,6 +45,7 @@ TRACE_RECORDS = "trace_records.jsonl.gz"
 SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
+CONTROL = "control.json"
 GATE = "gate.json"
 ACCEPTED = "accepted.json"
 LOG = "log.txt"

@@ -33,6 +33,9 @@ _LINES: dict[str, type[Any]] = {
     "graph": m.GraphRuns,
     "log": m.LogLine,
     "text": m.CompiledText,
+    "backend": m.BackendFailure,
+    "compiled_calls": m.CompiledCalls,
+    "callable": m.CompiledCallable,
 }
 
 
@@ -141,6 +144,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         further={name: left[name] for name in m.PASSES if name not in fields},
         log=_read_log(run / layout.LOG, folder) + _read_log(run / layout.PROBE_LOG, folder),
         records=_read_records(run, folder) or missing,
+        control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
         holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder) or m.Skipped(reason=no_hta),
         rounds=tuple(_load_round(run, number, header, folder) for number in range(2, header.options.rounds + 1)),
@@ -216,10 +220,31 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
             read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
-    records, frames, graphs, logs, texts = (tuple(read[key]) for key in _LINES)
+    records, frames, graphs, logs, texts, backends, calls, callables = (tuple(read[key]) for key in _LINES)
+    counted: m.CompiledCalls | m.Skipped = m.Skipped(reason=m.CALLS_NOT_COUNTED)
+    if calls:
+        counted = msgspec.structs.replace(calls[0], callables=callables)
     return m.CompileRecords(
-        records=records, frames=frames, graphs=graphs, logs=logs, texts=texts, left_out=left_out, sources=sources
+        records=records,
+        frames=frames,
+        graphs=graphs,
+        logs=logs,
+        texts=texts,
+        backends=backends,
+        compiled_calls=counted,
+        left_out=left_out,
+        sources=sources,
     )
+
+
+def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...]:
+    """While the Recording is still being made, from the records of that kind alone: most runs have none."""
+    path = layout.run_folder(folder, key) / layout.TRACE_RECORDS
+    if not path.exists():
+        return ()
+    lines = files.lines(path, folder, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS)
+    told = [_record(line)["backend"] for line in lines if line.startswith(b'{"backend"')]
+    return tuple(msgspec.convert(each, m.BackendFailure) for each in told)
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

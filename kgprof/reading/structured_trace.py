@@ -23,6 +23,8 @@ class Compiled:
     stack: tuple[m.Location, ...] = ()  # outermost first; the last one is the frame itself, at its first line
     metrics: Metrics = field(default_factory=dict)
     backward: list[Metrics] = field(default_factory=list)
+    resets: int = 0  # times that all compiled code had been dropped before it, as far as the recording knows
+    first_since_reset: bool = False  # of its code object, after such a time: it replaces nothing, whatever its id
 
     @property
     def frame(self) -> m.Location | None:
@@ -42,9 +44,18 @@ class RunTrace:
     """One run's records, frames and graphs, with the source text that explains them."""
 
     def __init__(
-        self, run: m.RunKey, records: m.CompileRecords, *, calls: int, steady_from: int, source: SourceText
+        self,
+        run: m.RunKey,
+        records: m.CompileRecords,
+        *,
+        calls: int,
+        steady_from: int,
+        source: SourceText,
+        changed: Sequence[m.BackendFailure] = (),
     ) -> None:
+        """``changed``: what failed under kgprof alone."""
         self.run = run
+        self._changed = {(each.file, each.first_line, each.function) for each in changed}
         self.all = records
         self.calls = calls  # that the COMPILE pass made
         self.steady_from = steady_from
@@ -52,6 +63,8 @@ class RunTrace:
         # File names are told once, under a number: ``{"str": [name, number]}``.
         told = (record.metadata["str"] for record in records.records if "str" in record.metadata)
         self._names = {int(number): str(name) for name, number in told}
+        # Recordings of before hold no resets, so that there is no telling one from a function that was created again.
+        self.knows_resets = not isinstance(records.compiled_calls, m.Skipped)
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}
         # Of one frame in one call: what torch began to compile, and what the frame hook saw.
@@ -63,6 +76,10 @@ class RunTrace:
                 self._by_frame.setdefault((compiled.call, frame.file, frame.line, frame.function), []).append(compiled)
         for row in records.frames:
             self._rows.setdefault((row.call, row.file, row.first_line, row.function), []).append(row)
+
+    def is_changed(self, file: str, first_line: int, function: str) -> bool:
+        """Whether a backend failed for this code object, and not in the control, in which nothing listened."""
+        return (file, first_line, function) in self._changed
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""
@@ -87,8 +104,11 @@ class RunTrace:
 
     def _compilations(self) -> Iterator[Compiled]:
         latest: dict[str, Compiled] = {}
+        resets, met = 0, set[str]()  # code objects since the last reset
         for record in self.all.records:
             name, metadata = compile_id(record.metadata), record.metadata
+            if m.DYNAMO_RESET in metadata:
+                resets, met = resets + 1, set()
             if not name:
                 continue
             start = metadata.get("dynamo_start")
@@ -96,8 +116,10 @@ class RunTrace:
             # the recompile limit refused never begins, and after a reset its metrics come under an id that had some.
             ended = "compilation_metrics" in metadata and name in latest and bool(latest[name].metrics)
             begins = isinstance(start, Mapping) or ended
-            if name not in latest or (begins and latest[name].call != record.call):
-                latest[name] = Compiled(compile_id=name, call=record.call)
+            if name not in latest or (begins and (latest[name].call, latest[name].resets) != (record.call, resets)):
+                first = resets > 0 and frame_id(name) not in met
+                latest[name] = Compiled(compile_id=name, call=record.call, resets=resets, first_since_reset=first)
+                met.add(frame_id(name))
                 yield latest[name]
             compiled = latest[name]
             if isinstance(start, Mapping):

@@ -13,6 +13,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.record.graph_hook import name_of
+from kgprof.record.tensor_memory import storage_id
 
 STACK = 8  # frames that are kept of one operator
 LEAVES = 1024  # tensors that are looked at in what a function returns
@@ -96,12 +97,7 @@ def writes_of_backward(graph: torch.fx.Graph) -> Iterator[m.InPlace]:
 
 def _traced_storage(node: torch.fx.Node) -> int | None:
     value = node.meta.get("example_value")
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return None
-    try:
-        return int(value.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):  # a subclass without a storage of its own
-        return None
+    return storage_id(value) if isinstance(value, torch.Tensor) else None
 
 
 def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:

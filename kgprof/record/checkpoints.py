@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
+from types import FrameType
 from typing import Any
 
 import torch
 
 from kgprof import model as m
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 KEPT = 20
 ENTRIES = 10_000  # of one dict that are looked at
@@ -33,21 +34,23 @@ class Checkpoints(Source):
 
         @functools.wraps(save)
         def saved(obj: object, *args: Any, **kwargs: Any) -> None:
-            if keys := list(_keys(obj, DEPTH)):
-                self._saw(keys, None)
+            self._look_at(obj, DEPTH, None, sys._getframe(1))
             save(obj, *args, **kwargs)
 
         @functools.wraps(load)
         def loaded(module: torch.nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-            if keys := list(_keys(state_dict, 1)):
-                self._saw(keys, module)
+            self._look_at(state_dict, 1, module, sys._getframe(1))
             return load(module, state_dict, *args, **kwargs)
 
         replace(torch, "save", saved, undo)
         replace(torch.nn.Module, "load_state_dict", loaded, undo)
 
-    def _saw(self, keys: list[str], into: torch.nn.Module | None) -> None:
-        frame = sys._getframe(2)
+    @aside
+    def _look_at(self, value: object, depth: int, into: torch.nn.Module | None, frame: FrameType) -> None:
+        if keys := list(_keys(value, depth)):
+            self._saw(keys, into, frame)
+
+    def _saw(self, keys: list[str], into: torch.nn.Module | None, frame: FrameType) -> None:
         names = () if into is None else (name for name, _ in into.named_parameters())
         one = m.Checkpoint(
             location=m.Location(file=frame.f_code.co_filename, line=frame.f_lineno, function=frame.f_code.co_qualname),

@@ -27,7 +27,7 @@ import kgprof
 from kgprof import model as m
 from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
-from kgprof.record import project_sources, store
+from kgprof.record import project_sources, source, store
 from kgprof.record.alone import alone
 from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, describe_failure
 from kgprof.record.run import Run, seed_everything
@@ -81,6 +81,7 @@ def main(job_file: str, descriptor: str) -> None:
         installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
         at = next(installed, len(sys.path))
         sys.path[at:at] = own
+    source.switched_off.update({each.capture: each.why for each in job.without})
     try:
         raised = TASKS[job.task](job, events)
     except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
@@ -173,11 +174,16 @@ def measure(job: Job, events: Events) -> None:
     Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
     again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
     """
+    from kgprof.record import control, torch_trace
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.environment import ProbeWhenAsked
     from kgprof.record.kernel_provenance import KernelProvenance
     from kgprof.workloads.backend import in_place_of_inductor
 
+    if job.control:
+        with in_place_of_inductor(job.options.backend):
+            control.of_steps(Run(job, events.phase), Path(job.answer))
+        return
     for declared in m.PASSES.values():  # so that nothing is imported between two passes
         importlib.import_module(f"kgprof.record.{declared.module}")
     isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
@@ -190,8 +196,8 @@ def measure(job: Job, events: Events) -> None:
         with provenance if probed and compiles else nullcontext(), kept if probed and compiles else nullcontext():
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
-            # COMPILE always: what the others measure is the code that it compiles.
-            measure_pass(run, m.PassName.COMPILE, events)
+            # COMPILE always: what the others measure is the code that it compiles. It loads the workload.
+            torch_trace.measure(run)
         if probed:
             store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer())
         for name, declared in m.PASSES.items():
@@ -213,7 +219,7 @@ def timing_round(job: Job, events: Events) -> None:
     turns = Turns(job.turns, job.slice_steps)
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
-        timed = timed_round(run.session, run.device, run.options, events.phase, turns)
+        timed = timed_round(run.load(), run.device, run.options, events.phase, turns)
     refuse_the_other_side(job.checkout)
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 
@@ -222,7 +228,8 @@ def script(job: Job, events: Events) -> BaseException | None:
     """A whole program, up to its last line; what it raised. The interpreter does the rest (kgprof.record.script)."""
     from kgprof.record import script as scripts
 
-    with events.phase(job.options.passes[0] if job.is_rerun else "script"):
+    rerun = job.options.passes[0] if job.is_rerun and not job.control else "script"
+    with events.phase("control" if job.control else rerun):
         events.stream.close()  # else its number may be that of a file of the program's when Python closes it
     _raised.append(scripts.run(job, events.send))
     return _raised[0]
@@ -242,7 +249,7 @@ def probe(job: Job, events: Events) -> None:
 
     What child A compiled is in the caches: the probes look at how it is called.
     """
-    from kgprof.record import cpp_kernels
+    from kgprof.record import cpp_kernels, memory
     from kgprof.record.call_index import CallIndex
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
@@ -254,12 +261,15 @@ def probe(job: Job, events: Events) -> None:
     compiles = job.key is not None and job.key.mode != m.EAGER
     with in_place_of_inductor(job.options.backend), ControlFlowCache(keeps=False) if compiles else nullcontext():
         run = Run(job, events.phase)
-        if not run.wants(m.PassName.MEMORY):  # the passes after it need the same shapes to have been seen
+        if run.wants(m.PassName.MEMORY):  # it begins from a cold start, and loads the workload
+            memory.measure(run)
+        else:  # the passes after it need the same shapes to have been seen
+            run.load()
             for _ in range(run.options.steps):
                 run.session.step()
-        probed = [name for name, declared in m.PASSES.items() if declared.in_probe and name is not m.PassName.KERNELS]
-        for name in sorted(probed, key=lambda name: name is not m.PassName.MEMORY):  # it begins from a cold start
-            if run.wants(name):
+        for name, declared in m.PASSES.items():
+            later = declared.in_probe and name not in (m.PassName.MEMORY, m.PassName.KERNELS)
+            if later and run.wants(name):
                 measure_pass(run, name, events)
         # The lines of what the program calls between its compiled graphs; a device's trace has no other way to them.
         calls = CallIndex()

@@ -31,7 +31,7 @@ import msgspec
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record import alone, fork_server
+from kgprof.record import alone, fork_server, standard_input
 from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog, Quiet
@@ -88,7 +88,10 @@ def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[i
     job_file, last_words = given.scratch / "job.json", given.scratch / "last_words.jsonl"
     if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
-        given = replace(given, job=msgspec.structs.replace(given.job, last_words=str(last_words.resolve())))
+        job = msgspec.structs.replace(
+            given.job, last_words=str(last_words.resolve()), input_copy=str((given.scratch / "stdin").resolve())
+        )
+        given = replace(given, job=job)
     try:
         job_file.write_bytes(msgspec.json.encode(given.job))
     except UnicodeEncodeError as error:
@@ -329,24 +332,27 @@ class _Child:
         of_program = job.task in FORKED and programs.is_program(job.options.workload)
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if of_program else (["-P", "-c"], BOOTSTRAP)
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
-        if job.task in FORKED and job.checkout is None:
-            server = [sys.executable, *options, code.format("fork_server"), home]
-            modes = job.options.modes if job.key is None else (job.key.mode,)
-            compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {m.EAGER}
-            compiles = compiles and not job.options.backend and not of_program
-            forked = fork_server.forked(server, job_file, environment, events, self._signals, compiles)
-            if forked is not None:
-                return forked
-        new = subprocess.Popen(
-            [sys.executable, *options, code.format("child"), home, job_file, str(events)],
-            cwd=None if job.checkout is None else job.checkout.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # in the order in which they were written
-            pass_fds=(events, *pass_fds),
-            env=environment,
-            start_new_session=True,
-        )
+        is_users = job.task is Task.SCRIPT and not job.is_rerun
+        with standard_input.opened(job.input_copy, is_users=is_users) as stdin:
+            if job.task in FORKED and job.checkout is None:
+                server = [sys.executable, *options, code.format("fork_server"), home]
+                modes = job.options.modes if job.key is None else (job.key.mode,)
+                compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {m.EAGER}
+                compiles = compiles and not job.options.backend and not of_program
+                files = (events, stdin)
+                forked = fork_server.forked(server, job_file, environment, files, self._signals, compiles)
+                if forked is not None:
+                    return forked
+            new = subprocess.Popen(
+                [sys.executable, *options, code.format("child"), home, job_file, str(events)],
+                cwd=None if job.checkout is None else job.checkout.folder,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,  # in the order in which they were written
+                pass_fds=(events, *pass_fds),
+                env=environment,
+                start_new_session=True,
+            )
         return new, b""
 
     def wait(self, timeout_s: float, on_timeout: Callable[[int], None]) -> Ended:
@@ -414,6 +420,7 @@ class _Child:
             during="" if outcome is m.Outcome.OK else self._phase,
             exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
+            through=() if failed is None else failed.through,
         )
         return Ended(exit=ended, failed=failed, lost=self._lost)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.source import Source
+from kgprof.record.source import Source, aside
 
 LOGGERS = tuple(
     f"torch._inductor.{module}.__cudagraphs" for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
@@ -53,6 +53,7 @@ class CudaGraphLog(Source):
             logger.setLevel(logging.DEBUG)
             logger.addFilter(heard)
 
+    @aside
     def take(self, record: logging.LogRecord) -> None:
         if len(self.messages) >= ROWS:
             self.left_out += 1

@@ -23,7 +23,7 @@ from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.kernel_provenance import innermost
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source
+from kgprof.record.source import Source, aside
 
 MAX_CALLS = 20_000  # of operators, in one call of the workload
 # Between a line and an operator: then compiled code, or the compiler, made the call.
@@ -112,6 +112,7 @@ class EagerCalls(Source):
         why = self.unavailable or seen_none
         return m.Skipped(reason=f"{compiled.reason}; {why}")
 
+    @aside
     def note(self, operator: str, frame: FrameType) -> None:
         """``frame``: the one that dispatched. Compiled code's operators are Inductor's to explain."""
         seen = self._seen[self._calls.current]

@@ -166,10 +166,15 @@ def is_server(pid: int) -> bool:
 
 
 def forked(
-    command: Sequence[str], job_file: str, environment: Mapping[str, str], events: int, signals: Signals, compiles: bool
+    command: Sequence[str],
+    job_file: str,
+    environment: Mapping[str, str],
+    files: tuple[int, int],
+    signals: Signals,
+    compiles: bool,
 ) -> tuple[Forked, bytes] | None:
     """A child, and what was printed before it began; None where it has to be started as a new process. ``command``
-    starts the server if there is none; ``events`` is the child's descriptor for them."""
+    starts the server if there is none; ``files``: the child's descriptors for its events and of its standard input."""
     if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
         return None
     reading, writing = os.pipe()
@@ -178,7 +183,7 @@ def forked(
         order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
         while (channel := server.channel(command, environment, compiles)) is not None:
             try:
-                _send(channel, order, (events, writing))
+                _send(channel, order, (*files, writing))
                 pid = server.answer(channel, signals)
                 break
             except ConnectionError:
@@ -255,7 +260,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _next(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    header, files, _, _ = socket.recv_fds(channel, LENGTH, 2)
+    header, files, _, _ = socket.recv_fds(channel, LENGTH, 3)
     data, length = b"", int.from_bytes(header)
     while len(data) < length and (more := channel.recv(length - len(data))):
         data += more
@@ -292,9 +297,11 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
     # As Python does it with its own: else all children draw the same numbers.
     importlib.import_module("numpy").random.seed()
     importlib.import_module("torch").default_generator.seed()
-    for standard in (1, 2):
-        os.dup2(files[1], standard)
-    os.close(files[1])
-    sys.argv[2:] = [order["job"], str(files[0])]
+    events, stdin, writing = files
+    for standard, file in ((0, stdin), (1, writing), (2, writing)):
+        os.dup2(file, standard)
+    for file in (stdin, writing):
+        os.close(file)
+    sys.argv[2:] = [order["job"], str(events)]
     channel.sendall(os.getpid().to_bytes(LENGTH))
     channel.close()

@@ -20,7 +20,7 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
@@ -70,16 +70,18 @@ class FrameHook(Source):
             try:
                 result = original(this, frame, *arguments)
             except Exception as error:
-                self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
+                self._refused(code, error)
                 raise
-            try:
-                self._judge(code, result, before, sys._getframe(1))
-            except Exception as error:  # noqa: BLE001  it would end the program; it is told as unavailable
-                self.unavailable = f"a frame could not be read: {type(error).__name__}: {error}"
+            self._judge(code, result, before, sys._getframe(1))
             return result
 
         return offered
 
+    @aside
+    def _refused(self, code: CodeType, error: Exception) -> None:
+        self._add(code, outcome="raised", text=_described(error), stack=_traced(error))
+
+    @aside
     def _judge(self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None) -> None:
         guarded = getattr(result, "guarded_code", None)
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled.

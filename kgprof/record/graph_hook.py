@@ -8,7 +8,11 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
+from kgprof.record.compiled_calls import RunsHere
 from kgprof.record.installed_graphs import Graph, InstalledGraphs
+from kgprof.record.source import aside, words
+
+FAILURES = 1000  # of backends, that are kept
 
 
 class GraphHook(InstalledGraphs):
@@ -16,10 +20,13 @@ class GraphHook(InstalledGraphs):
 
     name = "graph hook"
 
-    def __init__(self, calls: CallIndex) -> None:
+    def __init__(self, calls: CallIndex, runs_here: RunsHere | None = None) -> None:
+        """``runs_here``: counted up for each run, whichever graph's."""
         super().__init__()
         self._calls = calls
+        self._runs_here = runs_here or RunsHere()
         self._graphs: list[m.GraphRuns] = []
+        self._failures: list[m.BackendFailure] = []
         self._skip_code: Callable[..., None] = lambda code: None
 
     @property
@@ -29,6 +36,7 @@ class GraphHook(InstalledGraphs):
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
         yield from ({"graph": msgspec.to_builtins(graph, str_keys=True)} for graph in self.graphs)
+        yield from ({"backend": msgspec.to_builtins(failure)} for failure in self._failures)
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -39,8 +47,21 @@ class GraphHook(InstalledGraphs):
         self._skip_code = skip_code
         super().listen(undo)
 
+    @aside
+    def failed(self, output: Any, error: Exception) -> None:
+        if len(self._failures) < FAILURES:
+            code = output.root_tx.f_code
+            failure = m.BackendFailure(
+                call=self._calls.current,
+                function=code.co_name,
+                file=code.co_filename,
+                first_line=code.co_firstlineno,
+                error=words(getattr(error, "inner_exception", error)),
+            )
+            self._failures.append(failure)
+
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
-        calls = self._calls
+        calls, runs_here = self._calls, self._runs_here
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(
@@ -55,6 +76,7 @@ class GraphHook(InstalledGraphs):
         def counted(*args: Any, **kwargs: Any) -> Any:
             call = calls.current
             runs[call] = runs.get(call, 0) + 1
+            runs_here.count += 1
             return graph(*args, **kwargs)
 
         # It runs where Dynamo looks at every frame, and must not be compiled itself.

@@ -12,7 +12,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial, wraps
 from itertools import islice, pairwise
 from types import CodeType, FrameType, ModuleType
@@ -28,7 +28,8 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
+from kgprof.record.tensor_memory import answer, device_type, storage_id, storage_of, version_of
 
 WATCHED = 64  # graphs
 GROWS = 3  # replays in a row after each of which there is one reference more
@@ -57,32 +58,42 @@ class HandmadeGraphs(Source):
 
         @wraps(begin)
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            found, frames = begin(graph, *args, **kwargs), self._frames()
-            self._by_graph.pop(graph, None)  # it may be captured again
-            if frames and len(self._known) < WATCHED:
-                known = self._by_graph[graph] = _Graph(
-                    self._made, self._device, self._calls.current, frames, self._frames
-                )
-                self._known.append(known)
-                known.__enter__()  # type: ignore[no-untyped-call]
+            found = begin(graph, *args, **kwargs)
+            self._begun(graph, self._frames())
             return found
 
         @wraps(end)
         def capture_end(graph: Any) -> Any:
-            if (known := self._by_graph.get(graph)) is not None:
-                known.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-                made_callables = any(above.f_code.co_name == COPIES_ITS_INPUTS for above in upwards(sys._getframe(1)))
-                known.find_holders(() if made_callables else self._frames())
+            made_callables = any(above.f_code.co_name == COPIES_ITS_INPUTS for above in upwards(sys._getframe(1)))
+            self._ended(graph, () if made_callables else self._frames())
             return end(graph)
 
         @wraps(replay)
         def replayed(graph: Any) -> Any:
-            if (known := self._by_graph.get(graph)) is not None and known.counted(self._calls.current):
-                known.replayed(self._frames())
+            self._replayed(graph, self._frames)
             return replay(graph)
 
         for hook in (capture_begin, capture_end, replayed):
             replace(self._class, hook.__name__, hook, undo)
+
+    @aside
+    def _begun(self, graph: Any, frames: tuple[FrameType, ...]) -> None:
+        self._by_graph.pop(graph, None)  # it may be captured again
+        if frames and len(self._known) < WATCHED:
+            known = self._by_graph[graph] = _Graph(self._made, self._device, self._calls.current, frames, self._frames)
+            self._known.append(known)
+            known.__enter__()  # type: ignore[no-untyped-call]
+
+    @aside
+    def _ended(self, graph: Any, frames: tuple[FrameType, ...]) -> None:
+        if (known := self._by_graph.get(graph)) is not None:
+            known.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            known.find_holders(frames)
+
+    @aside
+    def _replayed(self, graph: Any, frames: Callable[[], tuple[FrameType, ...]]) -> None:
+        if (known := self._by_graph.get(graph)) is not None and known.counted(self._calls.current):
+            known.replayed(frames())
 
     def _frames(self) -> tuple[FrameType, ...]:
         """The project's, innermost first; none for a graph of torch's own, which is no business of the program's."""
@@ -127,9 +138,10 @@ class _Graph(TorchDispatchMode):
 
     def _stored(self, values: Any) -> Iterator[tuple[torch.Tensor, StorageWeakRef]]:
         for value in tree_leaves(values):
-            if isinstance(value, torch.Tensor) and value.device.type == self._device:
-                with suppress(NotImplementedError, RuntimeError):  # sparse, or a subclass without a storage of its own
-                    yield value, StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+            if not isinstance(value, torch.Tensor) or device_type(value) != self._device:
+                continue
+            if (storage := storage_of(value)) is not None:
+                yield value, StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
     def find_holders(self, frames: tuple[FrameType, ...]) -> None:
         """At the end of the capture: the variables that hold what it read, and the results that somebody holds."""
@@ -167,12 +179,12 @@ class _Graph(TorchDispatchMode):
                 self._note(what, name, read.shape, read.at)
         for reference, at, counts in self._outputs:
             tensor = reference()
-            if tensor is not None:
-                views = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+            if tensor is not None and (storage := storage_id(tensor)) is not None:
+                views = torch._C._storage_Use_Count(storage)
                 counts.append(sys.getrefcount(tensor) + views)
                 last = counts[-GROWS - 1 :]
                 if len(last) > GROWS and all(before < after for before, after in pairwise(last)):
-                    self._note("kept", "", tuple(tensor.shape), at)
+                    self._note("kept", "", answer(tensor, lambda one: tuple(one.shape)) or (), at)
 
     def _note(self, what: str, name: str, shape: tuple[int, ...], at: m.Frame) -> None:
         key = (what, name, shape, at)
@@ -191,27 +203,23 @@ class _Read:
     """Something that a capture read and did not make."""
 
     def __init__(self, storage: StorageWeakRef, tensor: torch.Tensor, at: m.Frame) -> None:
-        self._storage, self._dtype, self.shape, self.at = storage, tensor.dtype, tuple(tensor.shape), at
-        self._tensor, self._version = weakref.ref(tensor), _version(tensor)
+        self._storage, self.at = storage, at
+        self._dtype = answer(tensor, lambda one: one.dtype)
+        self.shape: tuple[int, ...] = answer(tensor, lambda one: tuple(one.shape)) or ()
+        self._tensor, self._version = weakref.ref(tensor), version_of(tensor)
         self.holders: list[Holder] = []
 
     def lacks(self) -> tuple[str, str]:
         """("freed" or "rebound", the variable); empty where a replay reads what the program holds, or may hold."""
         tensor, before = self._tensor(), self._version
-        self._version = _version(tensor)
+        self._version = None if tensor is None else version_of(tensor)
         held = [(one, name) for look_up, name in self.holders if type(one := look_up()) in (torch.Tensor, Parameter)]
         alike = [name for one, name in held if tuple(one.shape) == self.shape and one.dtype == self._dtype]
         if self._storage.expired():  # type: ignore[no-untyped-call]
             return "freed", next(iter(alike), "")
-        holds = any(
-            one.layout is torch.strided and one.untyped_storage()._cdata == self._storage.cdata for one, _ in held
-        )
+        holds = any(storage_id(one) == self._storage.cdata for one, _ in held)
         stale = self._version is not None and self._version == before
         return ("rebound", alike[0]) if alike and stale and not holds else ("", "")
-
-
-def _version(tensor: torch.Tensor | None) -> int | None:
-    return None if tensor is None or tensor.is_inference() else tensor._version
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from kgprof.record.job import describe_failure
 from kgprof.record.memory import files_named
 from kgprof.record.source import unavailable
 from kgprof.record.syncs import Syncs
+from kgprof.record.tensor_memory import answer
 from kgprof.record.tensor_probe import Buffers, TensorProbe
 from kgprof.record.torch_trace import CompileSources
 
@@ -218,6 +219,7 @@ def device_of(device: str, values: Iterable[object]) -> torch.device:
             inside = value.values()
         elif isinstance(value, Sequence) and not isinstance(value, str):
             inside = value
-        if (found := next((one for one in inside if isinstance(one, torch.Tensor)), None)) is not None:
-            return found.device
+        for tensor in inside:
+            if isinstance(tensor, torch.Tensor) and (found := answer(tensor, lambda one: one.device)) is not None:
+                return found
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

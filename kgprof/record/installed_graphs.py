@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 PREFIX = "__compiled_fn"
 INSTALL, COMPILE = "install_global_unsafe", "call_user_compiler"
@@ -32,9 +32,18 @@ class InstalledGraphs(Source):
     def capture(self, output: Any) -> Any:
         """What ``around`` is to know of the graph, read before a backend makes something else of it."""
 
+    @aside
+    def failed(self, output: Any, error: Exception) -> None:
+        """A backend did, for one graph; torch may fall back, or raise it to the program."""
+
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
         """``graph`` itself, or what stands around it; ``captured`` is None where ``capture`` raised."""
         raise NotImplementedError
+
+    @aside
+    def put_around(self, output: Any, graph: Graph, captured: Any) -> Graph:
+        """``around``; inside Dynamo, where an exception of ours would fail the workload's compilation."""
+        return self.around(output, graph, captured)
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -99,8 +108,9 @@ def _put_on(output_graph: Any) -> None:
         layers: list[_Layer] = []
         for owner in _listening:
             below = layers[-1].replacement if layers else value
-            replacement = owner.around(this, below, owner._captured.pop(id(this), None))
-            layers.append(_Layer(owner=owner, replacement=replacement, below=below))
+            replacement = owner.put_around(this, below, owner._captured.pop(id(this), None))
+            if replacement is not None:
+                layers.append(_Layer(owner=owner, replacement=replacement, below=below))
         original(this, name, layers[-1].replacement if layers else value)
         _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
 
@@ -108,7 +118,12 @@ def _put_on(output_graph: Any) -> None:
         for owner in _listening:
             owner.read(owner._captured, this, partial(owner.capture, this))
         assert compiler is not None
-        return compiler(this, *args, **named)
+        try:
+            return compiler(this, *args, **named)
+        except Exception as error:
+            for owner in _listening:
+                owner.failed(this, error)
+            raise
 
     replace(output_graph, INSTALL, install, _patch)
     if compiler is not None:

@@ -10,6 +10,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import KgprofError, OutputError, WorkloadError
+from kgprof.record.source import listeners_in
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -68,13 +69,17 @@ class Job(m.Model, frozen=True, kw_only=True):
     turns: tuple[int, int] | None = None  # ROUND: beside the other side's (kgprof.record.turns)
     slice_steps: int = 1
     beside: str = ""  # PROBE, AGREEMENT: names the children that run at the same time (kgprof.record.alone)
+    without: tuple[m.Unavailable, ...] = ()  # sources that do not listen, and why
+    control: bool = False  # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
+    input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
 
     @property
     def is_rerun(self) -> bool:
-        """Of a script, which has printed everything before: under one pass that needs a run of its own."""
+        """Of a script, which has printed everything before: under one pass that needs a run of its own, or none."""
         passes = self.options.passes
-        return self.task is Task.SCRIPT and len(passes) == 1 and m.PASSES[passes[0]].reruns
+        of_a_pass = len(passes) == 1 and m.PASSES[passes[0]].reruns
+        return self.task is Task.SCRIPT and (self.control or of_a_pass)
 
 
 class Phase(m.Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):
@@ -95,6 +100,7 @@ class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
+    through: tuple[str, ...] = ()  # the listeners of kgprof's that it came through
     unwritable: bool = False  # the Recording could not be written: no fault of the run's
 
 
@@ -117,7 +123,8 @@ def describe_failure(error: BaseException) -> Failed:
     described = traceback.TracebackException(type(error), error, None)
     described.__notes__ = None  # lines behind its message; the traceback has them
     *_, last = described.format_exception_only()
-    return Failed(message=_COLOURS.sub("", last).strip(), traceback=text)
+    message = _COLOURS.sub("", last).strip()
+    return Failed(message=message, traceback=text, through=listeners_in(error))
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

@@ -50,6 +50,7 @@ KEPT_SPANS = frozenset(
         *("AOTAutogradCache.inductor_load", "TritonBundler.collect", "TritonBundler.read_and_emit"),
     )
 )
+WANTED = frozenset(("chromium_event", *KEPT_RECORDS, *KEPT_ARTIFACTS, *TEXTS))  # the names of all of them
 PAYLOAD_BYTES = 64 * 1024  # of one record
 KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a graph
 # 38 KB of settings stand in every metrics record; once is enough.

@@ -27,11 +27,12 @@ from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import LogListener, Source, preceded, replace, when_imported
+from kgprof.record.source import LogListener, Source, aside, preceded, replace, when_imported
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
+WANTED = frozenset((ARTIFACT, *(f"{CACHE_ARTIFACT}{became}" for became in ("hit", "miss", "bypass"))))
 COMPILER = "torch._inductor.compile_fx"
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 LEVEL = "provenance_tracking_level"
@@ -77,7 +78,7 @@ class KernelProvenance(Source):
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch records no provenance of kernels ({error})"
             return
-        LogListener(self._take).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._take, WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
         inductor = undo.enter_context(ExitStack())
@@ -92,6 +93,7 @@ class KernelProvenance(Source):
             # When the program first asks for Inductor: else importing it would be in the seconds of a compilation.
             replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
 
+    @aside
     def _take(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
         artifact = metadata.get("artifact") if isinstance(metadata, dict) else None

@@ -21,7 +21,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 LAUNCHERS = (
     *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
@@ -32,6 +32,7 @@ MODULE = ("-m", "--module")
 KEPT = 20
 TOOLS = (*sys.stdlib_module_names, "pip", "setuptools", "wheel", "build", "torch")  # python -m: no program's work
 POOLS = ("multiprocessing.pool", "concurrent.futures.process")  # modules of what a pool's processes begin with
+LOADER = "torch.utils.data._utils.worker"  # module of what a DataLoader's processes begin with
 WATCH = "step = kgprof.watch(step)"
 
 
@@ -43,6 +44,7 @@ class Launchers(Source):
     def __init__(self, project: ProjectFiles) -> None:
         self._project = project
         self.found: list[m.Launched] = []
+        self.workers = 0  # processes of torch's data loaders
 
     def listen(self, undo: ExitStack) -> None:
         def spawned(fn: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
@@ -59,14 +61,18 @@ class Launchers(Source):
             self._watch(module, "start_processes", spawned, undo)
 
     def _watch(self, owner: Any, name: str, saw: Callable[..., None], undo: ExitStack) -> None:
-        original = getattr(owner, name)
+        original, note = getattr(owner, name), self._note
 
         @functools.wraps(original)
         def seen(*args: Any, **kwargs: Any) -> Any:
-            saw(*args, **kwargs)  # before the call, which may not return, or raise what a rank raised
+            note(saw, *args, **kwargs)  # before the call, which may not return, or raise what a rank raised
             return original(*args, **kwargs)
 
         replace(owner, name, seen, undo)
+
+    @aside
+    def _note(self, saw: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        saw(*args, **kwargs)
 
     def _begins(self, process: Any) -> None:
         """A function of the program's own, or a pool; not the workers of a DataLoader, of Inductor or of a library."""
@@ -75,6 +81,7 @@ class Launchers(Source):
             target = target.func
         code, module = getattr(target, "__code__", None), getattr(target, "__module__", "")
         torchs = any(getattr(arg, "__module__", "").startswith("torch.") for arg in getattr(process, "_args", ()))
+        self.workers += module == LOADER
         if module in POOLS and not torchs:
             self._saw(m.Launched(by=m.MULTIPROCESSING, command=WATCH))
         elif code is not None and self._project.holds(code.co_filename):

@@ -8,7 +8,7 @@ HEAD_BYTES = 256 * 1024  # here the compile logs are
 TAIL_BYTES = 256 * 1024  # and here the last words of a run that died
 
 # Kineto of torch 2.13 writes two such lines a profiler session to fd 2, and KINETO_LOG_LEVEL does not stop them.
-_NOISE = re.compile(rb"USDT:.*Sync\w*Handler\.cpp:\d+\] profiler_(start|stop)\n?")
+_NOISE = re.compile(rb"USDT:.{0,200}?Sync\w{0,40}Handler\.cpp:\d+\] profiler_(start|stop)\n?")
 _WITHOUT_ITS_END = (b"] profiler_start", b"] profiler_stop")
 
 

@@ -4,6 +4,7 @@ the probes, how much memory the later calls need."""
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +28,39 @@ NOT_ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident s
 
 
 def measure(run: Run) -> None:
-    measured = memory_pass(run.session, run.device, run.options, project=run.project, beside=run.beside)
+    """Loads the run as well: the probes have to stand when a graph is compiled, which an import may do."""
+    calling = run.phase(m.PassName.MEMORY)
+    measured = memory_pass(run.load, run.device, run.options, project=run.project, beside=run.beside, calling=calling)
     run.write(m.PassName.MEMORY, replace(measured, code_cached=run.code_cached))
 
 
 def memory_pass(
-    session: Session, device: torch.device, options: m.Options, *, project: ProjectFiles, beside: str = ""
+    load: Callable[[], Session],
+    device: torch.device,
+    options: m.Options,
+    *,
+    project: ProjectFiles,
+    beside: str = "",
+    calling: AbstractContextManager[None] | None = None,
 ) -> m.MemoryPass:
-    """``--steps`` calls under the probes, and as many again as come after warm-up for the peaks.
+    """``--steps`` calls of what ``load`` gives under the probes, and as many again as come after warm-up for the peaks.
 
-    ``beside``: of Job. The steady calls, which say what the probes cost, are made alone."""
+    ``beside``: of Job. The steady calls, which say what the probes cost, are made alone. ``calling`` is entered around
+    the calls."""
     calls = CallIndex()
-    step = calls.counted(session.step)
-    buffers = session.buffers if isinstance(session, BufferSession) else None
-    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls, buffers)
+    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls)
     with listening((syncs, tensors)):
+        session = load()
+        if isinstance(session, BufferSession):
+            tensors.declare(session.buffers)
+        step = calls.counted(session.step)
         warm_up = min(options.warmup, options.steps)
-        step_us = [timing.wall_us(step, device) for _ in range(warm_up)]
-        with alone(beside):
-            step_us += [timing.wall_us(step, device) for _ in range(options.steps - warm_up)]
+        with calling or nullcontext():
+            step_us = [timing.wall_us(step, device) for _ in range(warm_up)]
+            with alone(beside):
+                step_us += [timing.wall_us(step, device) for _ in range(options.steps - warm_up)]
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
-    read, held = syncs.records(), tensors.records()
+    read, held = syncs.records(), tensors.renumbered(lambda call: call)
     return m.MemoryPass(
         step_us=tuple(step_us),
         steady_from=options.warmup,

@@ -37,6 +37,7 @@ AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped(reason="there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
+CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 
 
 def record(
@@ -195,9 +196,10 @@ class Recorder:
                 store.write_pass(self.folder, key, name, m.Skipped(reason=declared.not_in_script))
         folder = layout.run_folder(self.folder, key)
         store.write_json(folder / layout.EVALUATION, m.Skipped(reason="a script has no evaluation"))
-        if self._start(Task.SCRIPT, key, tuple(n for n in options.passes if not m.PASSES[n].reruns)).outcome != "ok":
+        passes = tuple(n for n in options.passes if not m.PASSES[n].reruns)
+        ended, took_s = self._start(Task.SCRIPT, key, passes), time.monotonic() - began
+        if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
             return
-        took_s = time.monotonic() - began
         for name in (name for name in options.passes if m.PASSES[name].reruns):
             if self._start(Task.SCRIPT, key, (name,)).outcome != "ok":
                 return
@@ -229,7 +231,7 @@ class Recorder:
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
             store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
             return False
-        ended = self._start(Task.MEASURE, key)
+        ended = self._without_what_changed_it(Task.MEASURE, key, None, self._start(Task.MEASURE, key))
         step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
             median, died = times.PER_STEP.say(step.median), "" if ended.outcome == "ok" else f"; then {ended.words}"
@@ -238,6 +240,54 @@ class Recorder:
         elif ended.outcome != "ok":
             self._progress.result(ended.words, key)
         return ended.outcome == "ok"
+
+    def _without_what_changed_it(
+        self, task: Task, key: m.RunKey, passes: tuple[m.PassName, ...] | None, ended: m.Exit, took_s: float = 0.0
+    ) -> m.Exit:
+        """How the run ends for good. Where kgprof's listening may have changed it, the control decides: a run that
+        ends well there alone is made again without the listeners that its exception came through."""
+        doubtful = ended.outcome is m.Outcome.RAISED and ended.through
+        if not doubtful and not recordings.backend_failures(self.folder, key):
+            return ended
+        file = layout.run_folder(self.folder, key) / layout.CONTROL
+        if why := self._why_no_control(task, took_s):
+            store.write_json(file, m.Skipped(reason=why))
+            return ended
+        control = self._control(task, key)
+        store.write_json(file, control)
+        if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
+            return ended  # a control that fails may do so for being a second run
+        why = f"{ended.message.strip()} came through it; without it the run ends well"
+        without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
+        again = self._start(task, key, passes, without=without) if without else ended
+        if again.outcome is not m.Outcome.OK:
+            self._give_up(key, ended, control.exit)
+        return control.exit
+
+    def _control(self, task: Task, key: m.RunKey) -> m.Control:
+        answer = self._scratch / layout.CONTROL
+        answer.unlink(missing_ok=True)
+        ended = self._start(task, key, control=True, decides=False)
+        counted = m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(exit=ended)
+        return msgspec.structs.replace(counted, exit=ended)
+
+    def _why_no_control(self, task: Task, took_s: float) -> str:
+        """A program is run again only where that is safe: it is short, and no rank waits for it."""
+        if task is not Task.SCRIPT:
+            return ""
+        if ranks.launch(os.environ) is not None:
+            return "launched ranks are not run again automatically"
+        if took_s >= CONTROLLED_BELOW_S:
+            limit = f"only a program that takes less than {CONTROLLED_BELOW_S:g} s is run again automatically"
+            return f"{limit}; this one took {took_s:.0f} s"
+        return ""
+
+    def _give_up(self, key: m.RunKey, ended: m.Exit, control: m.Exit) -> None:
+        """The run ended as the control did; what was recorded under listeners is no record of it."""
+        why = f"kgprof's listening changed the program: under it the run {ended.words}; without it the run ends well"
+        store.write_exit(self.folder, key, control)
+        for name in m.PASSES:
+            store.write_pass(self.folder, key, name, m.Skipped(reason=why))
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do."""
@@ -362,9 +412,11 @@ class Recorder:
         kernels: bool = False,
         number: int = 1,
         decides: bool = True,
+        control: bool = False,
+        without: tuple[m.Unavailable, ...] = (),
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
-        given = self._given(task, key, passes, kernels=kernels, number=number)
+        given = self._given(task, key, passes, kernels=kernels, number=number, control=control, without=without)
         echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
         return self._taken(given, children.run(given, echo=echo), decides=decides)
 
@@ -378,6 +430,8 @@ class Recorder:
         number: int = 1,
         slice_steps: int = 1,
         waits: bool = False,
+        control: bool = False,
+        without: tuple[m.Unavailable, ...] = (),
     ) -> Start:
         """What a child is started with. Its start is said at once, but of one that ``waits`` when it has started."""
         options, caches = self.header.options, self._caches(task, key, number)
@@ -393,6 +447,9 @@ class Recorder:
             code_cached=task is Task.PROBE and caches.folder.is_dir(),
             plan=self.plan,
             checkout=self._checkout,
+            control=control,
+            without=without,
+            answer=str((self._scratch / layout.CONTROL).resolve()) if control else "",
         )
         first = task.value if key is None else "prepare"
         round_ = f"pair {number - 1}" if self._side else f"round {number}"
@@ -431,6 +488,8 @@ class Recorder:
         if job.key is None:
             return self.folder / (layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG), None
         run, passes = layout.run_folder(self.folder, job.key), job.options.passes
+        if job.control:
+            return run / f"control_{layout.LOG}", None
         if job.task is Task.ROUND:
             name = layout.round_name(job.round)
             return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"

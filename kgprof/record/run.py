@@ -1,10 +1,13 @@
 """A prepared session, and where its passes go: what ``measure(run)`` of every pass is given."""
 
+from __future__ import annotations
+
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +16,9 @@ from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import project_sources, store
 from kgprof.record.job import Job, not_asked_for
+
+if TYPE_CHECKING:
+    from kgprof.workloads.protocol import Session
 
 
 class Place:
@@ -41,19 +47,31 @@ class Place:
 
 
 class Run(Place):
-    """One strategy in one mode, loaded and ready to step. Raises WorkloadError where the workload cannot be loaded."""
+    """One strategy in one mode, ready to step once it is loaded.
+
+    The pass that comes first loads it, so that its sources also hear what compiles while the workload is imported.
+    """
+
+    session: Session
+    evaluates = False
 
     def __init__(self, job: Job, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        super().__init__(job)
+        self.phase = phase
+        self.isa_probe_s: Callable[[], float] = lambda: 0.0  # what Inductor's probe of the CPU has taken so far
+
+    def load(self) -> Session:
+        """Raises WorkloadError where the workload cannot be loaded."""
         from kgprof.workloads import loading
         from kgprof.workloads.protocol import EvaluationSession
 
-        super().__init__(job)
-        with phase("prepare"):
-            seed_everything(job.options.seed)
-            workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
+        options = self.options
+        with self.phase("prepare"):
+            seed_everything(options.seed)
+            workload = loading.load(options.workload, options.workload_args, options.seed)
             self.session = workload.prepare(self.key, self.device)
         self.evaluates = isinstance(self.session, EvaluationSession)
-        self.isa_probe_s: Callable[[], float] = lambda: 0.0  # what Inductor's probe of the CPU has taken so far
+        return self.session
 
     def wants(self, name: m.PassName) -> bool:
         """Otherwise the Recording says that nobody asked for it."""

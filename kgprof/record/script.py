@@ -9,6 +9,7 @@ cProfile or torch.profiler with stacks alone.
 from __future__ import annotations
 
 import atexit
+import builtins
 import operator
 import os
 import resource
@@ -20,7 +21,7 @@ import traceback
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from os import getpid  # a program may put another in its place
@@ -31,21 +32,24 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.record import kept_records, project_sources, skip_records, store
+from kgprof.reading.compile_calls import first_compile, uncalled
+from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
+from kgprof.record.control import Control
 from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
 from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.kept_records import compilations
 from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.launchers import WATCH, Launchers
 from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
-from kgprof.record.source import replace, unavailable
+from kgprof.record.source import listeners_in, replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
@@ -61,6 +65,13 @@ WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
 TENSORS_BEFORE = 2  # steps after warm-up in which tensors are looked at, before the traced ones
 RANK = "RANK"  # torchrun's
+LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
+DELETED = object()
+REPLACED_HERE = ("_exit", "execv", "execve")
+ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
+    (vars(module), {name: value for name, value in vars(module).items() if name not in REPLACED_HERE})
+    for module in (builtins, os)
+)
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
 os.umask(UMASK)
 
@@ -75,9 +86,10 @@ def run(job: Job, send: Send) -> BaseException | None:
     the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
     """
     place, program = Place(job), programs.find(job.options.workload)
-    watcher = Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
+    watcher = _watcher(job, place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
+    standard_input.copy_to(job.input_copy)
     restored = ExitStack()
     last_word: list[Event] = []
     finish = partial(_finish, getpid(), watcher, send, restored)
@@ -93,13 +105,20 @@ def run(job: Job, send: Send) -> BaseException | None:
     raised = _run_to_its_end(program, job.options.workload_args, watcher)
     traced = sys.gettrace()
     sys.settrace(None)
-    last_word.append(_word(raised))
-    if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
-        watcher.ended_well()
+    with _OwnTerms():
+        last_word.append(_word(raised))
+        if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
+            watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
         at_exit()
     sys.settrace(traced)
     return raised
+
+
+def _watcher(job: Job, place: Place) -> Watcher:
+    if job.control:
+        return Control(Path(job.answer))
+    return Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
 
 
 def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]) -> None:
@@ -107,28 +126,41 @@ def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_wo
     if getpid() != pid:
         return  # a process that the program forked: it ends as it would without kgprof
     try:
-        for event in last_word:
-            send(event)
-        with restored, _own_terms():
-            watcher.end()
+        with _OwnTerms():
+            for event in last_word:
+                send(event)
+            with restored:
+                watcher.end()
     except BaseException as error:  # noqa: BLE001  atexit would print it and forget it; the parent has to know
         with suppress(OSError):  # nothing can be written any more: the process's own exit code says how it ended
             send(describe_failure(error))
 
 
-@contextmanager
-def _own_terms() -> Iterator[None]:
-    """The umask and the soft limits that a program has set for itself do not hold for what kgprof writes."""
-    limits = {what: resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
-    theirs = os.umask(UMASK)
-    try:
-        for what, (_, hard) in limits.items():
-            resource.setrlimit(what, (hard, hard))
-        yield
-    finally:
-        os.umask(theirs)
-        for what, limit in limits.items():
-            resource.setrlimit(what, limit)
+class _OwnTerms:
+    """What a program has set for itself does not hold for what kgprof writes: the umask, its soft limits, and what it
+    has put into ``builtins`` and ``os``. A class, because contextlib calls builtins before anything is put back."""
+
+    def __enter__(self) -> None:
+        self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for names, known in ORIGINALS:
+            now = {name: names.get(name, DELETED) for name in known}
+            names.update(known)
+            self._replaced.append((names, {name: value for name, value in now.items() if value is not known[name]}))
+        self._limits = {what: resource.getrlimit(what) for what in LIMITS}
+        self._umask = os.umask(UMASK)
+        for what, (_, most) in self._limits.items():
+            resource.setrlimit(what, (most, most))
+
+    def __exit__(self, *_: object) -> None:
+        os.umask(self._umask)
+        for what, limits in self._limits.items():
+            resource.setrlimit(what, limits)
+        for names, theirs in self._replaced:
+            for name, value in theirs.items():
+                if value is DELETED:
+                    del names[name]
+                else:
+                    names[name] = value
 
 
 # ---------------------------------------------------------------- the program
@@ -175,7 +207,7 @@ def _word(raised: BaseException | None) -> Event:
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    return Failed(message=message, traceback=text)
+    return Failed(message=message, traceback=text, through=listeners_in(raised))
 
 
 def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack) -> None:
@@ -196,7 +228,7 @@ def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], und
         return both
 
     replace(os, "_exit", leave, undo)
-    for name in ("execv", "execve"):  # the others call these
+    for name in REPLACED_HERE[1:]:  # the others call these
         replace(os, name, written_before(getattr(os, name)), undo)
 
 
@@ -307,7 +339,7 @@ class Capture:
     def write_now(self) -> None:
         """What there is so far. A write that fails is none of the program's business; the last one says so."""
         if not self._over and not self._writing:
-            with suppress(Exception), _own_terms():
+            with suppress(Exception), _OwnTerms():
                 self._write(unfinished=True)
 
     # ---- what is written
@@ -405,7 +437,20 @@ class Capture:
             module=self._module() if kind is Kind.MODULE else "",
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
+        if not unfinished and not any(compilations(self._compile.records())):
+            script = msgspec.structs.replace(script, workers=self._launchers.workers, **self._compile_calls())
         store.write_json(self._place.folder / layout.SCRIPT, script)
+
+    def _compile_calls(self) -> dict[str, Any]:
+        """What the program's own text says of torch.compile, for one that compiled nothing."""
+        files = project_sources.gather((), self._project, imported=True).files
+        main = getattr(sys.modules["__main__"], "__file__", None) or ""
+        for name in sorted(files, key=lambda file: file != main):
+            text = files[name].text or ""
+            if (line := first_compile(text)) is not None:
+                called_nowhere = uncalled(files[main].text or "") if main in files else ()
+                return {"compile_call": f"{Path(name).name}:{line}", "uncalled": called_nowhere}
+        return {}
 
     def _module(self) -> str:
         """That is called most, if the program itself calls it."""
@@ -455,19 +500,31 @@ class Capture:
             yield "the process ended abruptly: what followed the last written mark is missing"
 
 
-Watcher = Capture | Rerun
+Watcher = Capture | Rerun | Control
 
 
 def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
     """A line of the file of records, with its label made the number of its step."""
     if "metadata" in line:
         return {**line, "call": number(line["call"])}
-    for source in ("frame", "log"):
+    for source in ("frame", "log", "backend"):
         if source in line:
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:
         return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
+    if "callable" in line:
+        return {"callable": _callable_by_step(line["callable"], number)}
     return line
+
+
+def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+    began = counted.get("compilations", ())
+    return {
+        **counted,
+        **{name: _summed(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
+        "stances": {name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()},
+        "compilations": [{**each, "call": number(each["call"])} for each in began],
+    }
 
 
 def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:

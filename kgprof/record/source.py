@@ -4,15 +4,69 @@ import functools
 import importlib.util
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kgprof import model as m
 
+T = TypeVar("T")
 _ABSENT = object()
+DYNAMO_ERRORS = "torch._dynamo.exc"
+switched_off: dict[str, str] = {}  # in this process: sources that do not listen, and why
+_own_files: dict[str, set[str]] = {}  # of the sources that have listened in this process: file -> their names
+
+
+def aside(method: Callable[..., T]) -> Callable[..., T | None]:
+    """A listener's own work, beside that of the program: what it raises never comes to the program.
+
+    The listener gives up then, and does no such work any more; ``method`` returns None.
+    """
+
+    @functools.wraps(method)
+    def guarded(listener: Any, *args: Any, **named: Any) -> T | None:
+        if listener.gave_up:
+            return None
+        try:
+            return method(listener, *args, **named)
+        except Exception as error:  # noqa: BLE001
+            listener.gives_up(error)
+            return None
+
+    return guarded
+
+
+def raised(error: Exception) -> str:
+    """What a listener raised, and in which of its lines."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    where = f"{Path(frame.f_code.co_filename).name}:{line}"
+    return f"it raised {words(error)} ({where}) and was switched off"
+
+
+def listeners_in(error: BaseException) -> tuple[str, ...]:
+    """The sources whose hooks an exception came through last on its way from where it was raised.
+
+    None for torch's refusal to compile: its cause is what the program asked for, and the frame hook stands around
+    every compilation.
+    """
+    if type(error).__module__ == DYNAMO_ERRORS:
+        return ()
+    names: set[str] = set()
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        names = _own_files.get(frame.f_code.co_filename, names)
+    return tuple(sorted(names))
+
+
+def words(error: BaseException) -> str:
+    """Also of an exception that cannot say what it is."""
+    described = traceback.TracebackException(type(error), error, None)
+    described.__notes__ = None  # lines behind its message
+    *_, last = described.format_exception_only()
+    return last.strip()
 
 
 class Source:
@@ -20,28 +74,50 @@ class Source:
 
     name = ""
     unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
+    lost = ""  # what became of a part of its facts; empty where it has them all
+    gave_up = False
+    parts: tuple[str, ...] = ()  # further modules whose hooks are its own
     _undo = ExitStack()
+
+    def gives_up(self, error: Exception) -> None:
+        """Called in the middle of the program, where nothing can be taken off: what it has put there does nothing."""
+        self.gave_up = True
+        self.unavailable = raised(error)
 
     def listen(self, undo: ExitStack) -> None:
         """Begin; ``undo`` takes what ends it, called from the last to the first, each also after one that raised."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self.listen(undo)
-            self._undo = undo.pop_all()
+        """A fault of its own costs its facts alone: it may begin and end in a process that is the user's."""
+        if self.name in switched_off:
+            self.unavailable = switched_off[self.name]
+            return self
+        for module in (*(kind.__module__ for kind in type(self).__mro__), *self.parts):
+            if module.startswith("kgprof.") and module != __name__:
+                _own_files.setdefault(str(sys.modules[module].__file__), set()).add(self.name)
+        try:
+            with ExitStack() as undo:
+                self.listen(undo)
+                self._undo = undo.pop_all()
+        except Exception as error:  # noqa: BLE001
+            self.gives_up(error)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._undo.close()
+        try:
+            self._undo.close()
+        except Exception as error:  # noqa: BLE001
+            self.gives_up(error)
 
 
 class LogListener(logging.Handler):
     """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
 
-    def __init__(self, take: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, take: Callable[[logging.LogRecord], None], wanted: frozenset[str]) -> None:
+        """``wanted``: names of the records and artifacts that it reads; nobody else's are computed for it."""
         super().__init__(logging.DEBUG)
-        self._take = take
+        self._take, self.wanted = take, wanted
 
     def emit(self, record: logging.LogRecord) -> None:
         self._take(record)
@@ -127,5 +203,9 @@ def listening(sources: Iterable[Source]) -> Iterator[None]:
 
 
 def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
-    """Each source that this torch does not offer."""
-    return tuple(m.Unavailable(capture=s.name, why=s.unavailable) for s in sources if s.unavailable)
+    """Each source that this torch does not offer, or that has lost a part of its facts."""
+    return tuple(
+        m.Unavailable(capture=source.name, why=source.unavailable or source.lost, incomplete=not source.unavailable)
+        for source in sources
+        if source.unavailable or source.lost
+    )

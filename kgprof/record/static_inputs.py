@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
 from kgprof import model as m
+from kgprof.record.tensor_memory import device_type, storage_id
 
 Tensors = Mapping[str, torch.Tensor]
 ROUNDS = 3  # calls with other inputs each
@@ -66,11 +67,7 @@ def storage_of(value: object, device: str) -> int:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return 0
     assert isinstance(value, torch.Tensor)
-    if value.device.type != device or value.layout is not torch.strided:
-        return 0
-    with suppress(NotImplementedError, RuntimeError):  # without a storage of its own
-        return int(value.untyped_storage()._cdata)
-    return 0
+    return storage_id(value) or 0 if device_type(value) == device else 0
 
 
 class _Held:

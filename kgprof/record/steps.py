@@ -26,7 +26,7 @@ import torch
 import kgprof
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
 from kgprof.record.python_stack import expression_at, upwards
-from kgprof.record.source import Source, preceded, replace
+from kgprof.record.source import Source, aside, preceded, replace
 from kgprof.record.timing import compilations_seen
 
 MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
@@ -171,17 +171,22 @@ class StepMarks(Source):
             # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
             if torch.compiler.is_compiling():
                 return
-            if self._counts(optimizer):
-                self.closure = getattr(next(filter(callable, (*args[1:], *kwargs.values())), None), "__code__", None)
-                self._steps.mark(Kind.OPTIMIZER)
+            self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
         with contextlib.suppress(ImportError):
             from torch._dynamo.eval_frame import skip_code
 
-            skip_code(stepped.__code__)
+            for frame in (stepped, StepMarks._stepped):
+                skip_code(frame.__code__)
         undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
+
+    @aside
+    def _stepped(self, optimizer: Any, values: tuple[Any, ...]) -> None:
+        if self._counts(optimizer):
+            self.closure = getattr(next(filter(callable, values), None), "__code__", None)
+            self._steps.mark(Kind.OPTIMIZER)
 
     def _counts(self, optimizer: Any) -> bool:
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its place: it is gone, or
@@ -224,6 +229,13 @@ class StepMarks(Source):
 
         replace(torch.cuda.CUDAGraph, "replay", replayed, undo)
 
+    @aside
+    def _called(self, module: torch.nn.Module, caller: FrameType) -> None:
+        """A transform of one picture and a loss are modules too; they hold no tensors."""
+        if next(chain(module.parameters(), module.buffers()), None) is not None:
+            self._note_caller(caller)
+            self._steps.mark(Kind.MODULE)
+
     def _note_caller(self, caller: FrameType) -> None:
         """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is a part of one."""
         key = caller.f_code, caller.f_lasti
@@ -250,11 +262,8 @@ class StepMarks(Source):
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
             innermost, outermost = next(calls, None), next(calls, None) is None
-            caller = innermost.f_back if innermost and outermost else None
-            # A transform of one picture and a loss are modules too; they hold no tensors.
-            if caller and next(chain(module.parameters(), module.buffers()), None) is not None:
-                self._note_caller(caller)
-                self._steps.mark(Kind.MODULE)
+            if innermost and innermost.f_back and outermost:
+                self._called(module, innermost.f_back)
 
         leave = register_module_forward_pre_hook(called).remove
         undo.callback(leave)

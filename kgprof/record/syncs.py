@@ -26,6 +26,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import handle_torch_function
 
 import kgprof
 from kgprof import model as m
@@ -35,7 +36,8 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import frames_of, operator_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
+from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
     HOST,
@@ -102,6 +104,7 @@ class Syncs(Source):
     """Source. One SyncRecord for each place, source and operator."""
 
     name = "sync hooks"
+    parts = (tensor_places.__name__,)
 
     def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
         self._calls = calls
@@ -145,6 +148,7 @@ class Syncs(Source):
 
     # ------------------------------------------------------------ what they see
 
+    @aside
     def _graph_begins(self, graph: _Graph) -> None:
         """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
         reach Python from every backend; so each run counts for what was captured."""
@@ -161,14 +165,16 @@ class Syncs(Source):
         between = takewhile(lambda frame: not self._holds(frame.file), frames) if inside else ()
         return inside, tuple(islice((one for one in between if not one.file.startswith(PLUMBING)), CHAIN))
 
+    @aside
     def took(self, seen: _Place, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
         if self._device.type == "cuda":
             call = self._calls.current
             seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
 
+    @aside
     def sees(self, read: _Read) -> _Place | None:
-        graph, hook, on_a_cpu = self._graphs.running, sys._getframe(2), self._device.type == "cpu"
+        graph, hook, on_a_cpu = self._graphs.running, sys._getframe(3), self._device.type == "cpu"
         node = torch._C._current_autograd_node() if on_a_cpu and read.source == "dispatch" else None
         derives = "" if node is None else node.name()
         if graph is not None:
@@ -207,6 +213,7 @@ class Syncs(Source):
                 self._sites[key] = site
         return site
 
+    @aside
     def step_begins(self) -> None:
         """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to read what it has
         read so far, and tensors are not followed any more until there is a new place. All reads are counted."""
@@ -426,7 +433,7 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
         own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(tensor)
-        seen = see("dispatch", op, tensor.device.type, tensor) if own else []
+        seen = see("dispatch", op, device_type(tensor), tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
             found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
@@ -450,15 +457,18 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         target = _target(tensor, name, args, kwargs)
-        is_asynchronous = name == "to" and bool(kwargs.get("non_blocking") or True in args[1:])
+        is_asynchronous = name == "to" and (bool(kwargs.get("non_blocking")) or any(one is True for one in args[1:]))
         brings = target == HOST and not is_asynchronous
-        seen = see("python-call", op, tensor.device.type, tensor) if brings else []
+        seen = see("python-call", op, device_type(tensor), tensor) if brings else []
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
-        found = method(tensor, *args, **kwargs)
+        if type(tensor) not in PLAIN and _has_a_table_of_methods(type(tensor)):
+            found = handle_torch_function(method, (tensor,), tensor, *args, **kwargs)
+        else:
+            found = method(tensor, *args, **kwargs)
         _took(seen, began)
-        if target is not None and isinstance(found, torch.Tensor) and found.device.type == "cpu":
+        if target is not None and isinstance(found, torch.Tensor) and device_type(found) == "cpu":
             TENSORS.moved(tensor, found, target)
         return found
 
@@ -473,6 +483,14 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
     return watched
+
+
+def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
+    """Whether it is a subclass of torch's own with a table of the methods that it allows (a lazy parameter). It was
+    made of the methods before they were watched, and torch would hand on what stands under their names now."""
+    function = getattr(kind.__torch_function__, "__func__", None)
+    own = function is not None and function is not torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+    return own and str(function.__module__).startswith("torch.")
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
@@ -514,7 +532,11 @@ def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
-    watch_places(TENSORS, lambda: any(one.runs_a_graph for one in hooks.listening), undo)
+    def tell(why: str) -> None:
+        for one in hooks.listening:
+            one.lost = f"where tensors would be on a GPU is not known: {why}"
+
+    watch_places(TENSORS, lambda: any(one.runs_a_graph for one in hooks.listening), tell, undo)
 
 
 TENSORS = TensorPlaces()
@@ -533,6 +555,10 @@ ALL_HOOKS = (
 
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
     """A Python number that torch made a tensor of gives way to any other of its kind in type promotion."""
+    return bool(answer(tensor, _gives_way))
+
+
+def _gives_way(tensor: torch.Tensor) -> bool:
     if tensor.dim() or tensor.device.type != "cpu":
         return False
     narrow = {torch.float64: torch.float32, torch.int64: torch.int32, torch.complex128: torch.complex64}
@@ -544,7 +570,7 @@ def _target(tensor: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict
     """Where a method of ON_A_CPU brings a tensor to; None: nowhere."""
     if name != "to":
         return HOST
-    if tensor.device.type == "cpu":
+    if device_type(tensor) == "cpu":
         return TENSORS.target_of(args, kwargs)
     target = kwargs.get("device", args[0] if args else None)
     return HOST if isinstance(target, str | torch.device) and torch.device(target).type == "cpu" else None
@@ -593,6 +619,7 @@ class _Here(threading.local):
 class _RunningGraphs(InstalledGraphs):
     """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
 
+    name = Syncs.name
     needs = (INSTALL, COMPILE)
 
     def __init__(self, begins: Callable[[_Graph], None]) -> None:

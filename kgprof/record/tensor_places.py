@@ -32,7 +32,8 @@ from torch.nn import Parameter
 from torch.utils import _device as default_device
 
 from kgprof.record.python_stack import expression_at, position_at, upwards
-from kgprof.record.source import replace
+from kgprof.record.source import aside, raised, replace
+from kgprof.record.tensor_memory import base_of, device_type, is_whole, storage_of
 
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 
@@ -96,7 +97,14 @@ class TensorPlaces:
     def __init__(self) -> None:
         self.forget()
 
+    def gives_up(self, error: Exception) -> None:
+        """Nothing is known of any tensor from here on, and who asks is told why."""
+        self.gave_up, self.listens = True, False
+        self.tells(raised(error))
+
     def forget(self) -> None:
+        self.gave_up = False
+        self.tells: Callable[[str], None] = lambda why: None
         self.listens = False  # else nothing is known, and nothing remembered
         self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
         self.names_a_device = False
@@ -121,17 +129,17 @@ class TensorPlaces:
         if not self.listens:
             return UNKNOWN
         if self._tensors:
-            base = tensor._base
+            base = base_of(tensor)
             for one in filter(lambda one: one is not None, (tensor, base)):
                 known = self._tensors.get(id(one))
                 moved = None if known is None else known.tensor()
                 # With a view of a whole base, what is a view of the view moved as well, and the base did not.
-                is_it = moved is one or (one is not tensor and moved is not None and moved._base is base)
+                is_it = moved is one or (one is not tensor and moved is not None and base_of(moved) is base)
                 if known is not None and is_it and (known.during is None or _runs(known.during)):
                     return known.place
         if type(tensor) is not torch.Tensor and isinstance(tensor, Parameter):
             return DEVICE
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         found = None if storage is None else self._storages.get(storage._cdata)
         if found is not None:
             return found[1]
@@ -140,6 +148,7 @@ class TensorPlaces:
 
     # ------------------------------------------------------------ what the hooks tell
 
+    @aside
     def derived(self, operands: Iterable[Any], results: Any) -> None:
         """An operator made ``results``, new tensors, of ``operands``."""
         place = UNKNOWN
@@ -159,6 +168,7 @@ class TensorPlaces:
                 if type(result) is torch.Tensor:
                     self._remember(result, place)
 
+    @aside
     def filled(self, _operands: Iterable[Any], tensor: Any) -> None:
         """Something wrote to all of ``tensor``: if it is a factory, this is its result."""
         if type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
@@ -178,16 +188,19 @@ class TensorPlaces:
         if place in (HOST, UNNAMED) and not self.idle():
             self._remember(tensor, place)
 
+    @aside
     def registered(self, tensor: Any) -> None:
         """As a parameter or a buffer of a module."""
-        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+        if isinstance(tensor, torch.Tensor) and device_type(tensor) == "cpu":
             self._remember(tensor, DEVICE)
 
+    @aside
     def given_to_numpy(self, tensor: torch.Tensor) -> None:
         """Its memory is an array's as well from now on, and was not before."""
-        if self.listens and tensor.device.type == "cpu" and self.of(tensor) == UNKNOWN:
+        if self.listens and device_type(tensor) == "cpu" and self.of(tensor) == UNKNOWN:
             self._remember(tensor, DEVICE)
 
+    @aside
     def target_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is asked for."""
         target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
@@ -206,6 +219,7 @@ class TensorPlaces:
                 return named
         return HOST if isinstance(target, str) and call is None else DEVICE
 
+    @aside
     def moved(self, tensor: torch.Tensor, result: torch.Tensor, place: str) -> None:
         """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very same tensor; then the
         line says whether it is another one from now on (``x = x.to(device)``) or within the line alone
@@ -216,11 +230,11 @@ class TensorPlaces:
             self._remember(result, place or DEVICE)
             return
         during = self._once(_the_line_alone, _caller(outside_of_torch=True))
-        if during is None and place != HOST and id(tensor) not in self._tensors and _is_whole(tensor):
+        if during is None and place != HOST and id(tensor) not in self._tensors and is_whole(tensor):
             self._remember(tensor, place or DEVICE)
             return
-        base = tensor._base
-        shown = base is not None and id(base) not in self._tensors and _is_whole(tensor)
+        base = base_of(tensor)
+        shown = base is not None and id(base) not in self._tensors and is_whole(tensor)
         keys = (id(tensor), id(base)) if shown else (id(tensor),)
 
         def forget(gone: object) -> None:
@@ -233,12 +247,13 @@ class TensorPlaces:
 
     def before_it_was_moved(self, tensor: torch.Tensor) -> str:
         """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies in every step."""
+        base = base_of(tensor)
         moved = {
             key: known
-            for key in (id(tensor), id(tensor._base))
+            for key in (id(tensor), id(base))
             if (known := self._tensors.get(key)) is not None
             and known.place == HOST
-            and (key == id(tensor) or known.tensor() is not tensor._base)
+            and (key == id(tensor) or known.tensor() is not base)
         }
         for key in moved:
             del self._tensors[key]
@@ -249,7 +264,7 @@ class TensorPlaces:
     # ------------------------------------------------------------ how it is known
 
     def _remember(self, tensor: torch.Tensor, place: str) -> None:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage is None:
             return
         key = storage._cdata
@@ -305,18 +320,6 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from (one for one in value if isinstance(one, torch.Tensor))
-
-
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # sparse, or a subclass without one
-        return None
-
-
-def _is_whole(tensor: torch.Tensor) -> bool:
-    storage = _storage(tensor)
-    return storage is None or tensor.numel() * tensor.element_size() == storage.nbytes()
 
 
 def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
@@ -402,8 +405,8 @@ def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[a
 # ---------------------------------------------------------------- the hooks
 
 
-def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack) -> None:
-    """``idle``: see TensorPlaces."""
+def watch_places(places: TensorPlaces, idle: Callable[[], bool], tells: Callable[[str], None], undo: ExitStack) -> None:
+    """``idle``: see TensorPlaces; ``tells`` is called with why they are known no longer, if that comes to be."""
     kernels = [
         (name, _hook(operator, tell))
         for names, tell in ((FILLING, places.filled), (DERIVING, places.derived))
@@ -413,7 +416,7 @@ def watch_places(places: TensorPlaces, idle: Callable[[], bool], undo: ExitStack
     _between_compilations(kernels, places, undo)
     for name in ("register_parameter", "register_buffer"):
         replace(torch.nn.Module, name, _registering(places, getattr(torch.nn.Module, name)), undo)
-    places.listens, places.idle = True, idle
+    places.listens, places.idle, places.tells = True, idle, tells
 
 
 def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack) -> None:

@@ -41,7 +41,8 @@ from kgprof.record.captured_graph import CapturedGraph, Returned, captured, retu
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import replace
+from kgprof.record.source import aside, replace
+from kgprof.record.tensor_memory import answer, memory_of, version_of
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
 SAMPLE = 16
@@ -97,6 +98,11 @@ class TensorProbe(InstalledGraphs):
         self._thread = 0  # that calls the workload
         self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
 
+    def declare(self, buffers: Buffers) -> None:
+        """Of a workload that was loaded while the probe was listening."""
+        self._declares = True
+        self._buffers = _Buffers(buffers, self._calls, self._made)
+
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
@@ -144,6 +150,7 @@ class TensorProbe(InstalledGraphs):
 
     # ------------------------------------------------------------ around each call of the workload
 
+    @aside
     def call_begins(self) -> None:
         self._marks_before = _marks_left()
         self._watching = self._watches(self._calls.current)
@@ -151,6 +158,7 @@ class TensorProbe(InstalledGraphs):
             self._watched_calls += 1
             self._buffers.before()
 
+    @aside
     def call_ended(self) -> None:
         self._steps_marked += max(0, self._marks_before - _marks_left())
         call = self._calls.current
@@ -192,11 +200,11 @@ class TensorProbe(InstalledGraphs):
             if not graph.takes(call):
                 graph.unwatched += 1
                 return compiled(*args)
-            before = graph.before(call, args)
+            before = self._before(graph, call, args, sys._getframe())
             result = compiled(*args)
-            self._buffers.ran.update(graph.after(call, args, before, result))
-            for node in _backwards_of(result):
-                self._backwards.setdefault(type(node), graph)
+            if before is not None:
+                self._after(graph, call, args, before, result)
+                self._note_backwards(graph, result)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
@@ -211,6 +219,32 @@ class TensorProbe(InstalledGraphs):
         self._skip_code(passed.__code__)
         return passed
 
+    @aside
+    def _before(
+        self, graph: _Graph, call: int, args: Sequence[Any], frame: FrameType | None
+    ) -> list[_Place | None] | None:
+        return graph.before(call, args, frame)
+
+    @aside
+    def _after(self, graph: _Graph, call: int, args: Sequence[Any], before: list[_Place | None], result: Any) -> None:
+        self._buffers.ran.update(graph.after(call, args, before, result))
+
+    @aside
+    def _note_backwards(self, graph: _Graph, result: Any) -> None:
+        for node in _backwards_of(result):
+            self._backwards.setdefault(type(node), graph)
+
+    @aside
+    def _backward_of(self, args: Any) -> _Graph | None:
+        """The graph that AOTAutograd is about to run, with what its node tells of it."""
+        above = next((one for one in islice(upwards(sys._getframe(3)), 4) if one.f_code.co_name == BACKWARD), None)
+        node = None if above is None else above.f_locals.get("ctx")
+        graph = self._backwards.get(type(node))
+        if graph is not None and not graph.is_backward:
+            graph = self._backwards[type(node)] = graph.of_backward(args, getattr(type(node), "_forward_cls", None))
+            self._run_backwards.append(graph)
+        return graph
+
     def _watch_backwards(self, undo: ExitStack) -> None:
         from torch._functorch._aot_autograd import runtime_wrappers
 
@@ -221,24 +255,21 @@ class TensorProbe(InstalledGraphs):
         self._thread, calls = threading.get_ident(), self._calls
 
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
-            above = next((one for one in islice(upwards(sys._getframe(1)), 4) if one.f_code.co_name == BACKWARD), None)
-            node = None if above is None else above.f_locals.get("ctx")
-            graph = self._backwards.get(type(node))
+            graph, call = self._backward_of(args), calls.current
             if graph is None:
                 return original(compiled, args, *rest, **named)
-            if not graph.is_backward:
-                graph = self._backwards[type(node)] = graph.of_backward(args, getattr(type(node), "_forward_cls", None))
-                self._run_backwards.append(graph)
-            call = calls.current
             if not self._watching or not graph.takes(call):
                 graph.unwatched += 1
                 return original(compiled, args, *rest, **named)
             here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
-            before = graph.before(call, args, sys._getframe() if here else sys._current_frames().get(self._thread))
+            before = self._before(
+                graph, call, args, sys._getframe() if here else sys._current_frames().get(self._thread)
+            )
             tensors = [weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args]
             result = original(compiled, args, *rest, **named)
-            there = [None if one is None or one.storage.expired() else one for one in before]  # type: ignore[no-untyped-call]
-            self._buffers.ran.update(graph.after(call, [tensor() for tensor in tensors], there, result))
+            there = [None if one is None or one.storage.expired() else one for one in before or ()]  # type: ignore[no-untyped-call]
+            if before is not None:
+                self._after(graph, call, [tensor() for tensor in tensors], there, result)
             return result
 
         replace(runtime_wrappers, RUN_BACKWARD, torch._dynamo.disable(running), undo)  # type: ignore[no-untyped-call]
@@ -247,7 +278,7 @@ class TensorProbe(InstalledGraphs):
 def _backwards_of(result: Any) -> Iterator[Any]:
     """The nodes of compiled graphs that the gradients of these outputs come to first."""
     values = result if isinstance(result, list | tuple) else (result,)
-    nodes = [value.grad_fn for value in values if isinstance(value, torch.Tensor)]
+    nodes = [answer(value, lambda one: one.grad_fn) for value in values if isinstance(value, torch.Tensor)]
     for _ in range(NODES):
         for node in nodes:
             if type(node).__name__ == COMPILED_NODE:
@@ -264,20 +295,8 @@ class _Place:
 
     __slots__ = ("memory", "storage", "version")
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        """Raises RuntimeError or NotImplementedError for a tensor that lies nowhere (a subclass, a functional one)."""
-        storage = tensor.untyped_storage()
-        self.memory = m.Memory(
-            address=tensor.data_ptr(),
-            storage=storage.data_ptr(),
-            shape=tuple(tensor.shape),
-            stride=tuple(tensor.stride()),
-            itemsize=tensor.element_size(),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            device=str(tensor.device),
-        )
-        self.storage = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self.version = None if tensor.is_inference() else tensor._version  # an inference tensor has none
+    def __init__(self, memory: m.Memory, storage: StorageWeakRef, version: int | None) -> None:
+        self.memory, self.storage, self.version = memory, storage, version
 
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another one."""
@@ -287,12 +306,9 @@ class _Place:
 
 def _place(tensor: Any) -> _Place | None:
     """None for what is no strided tensor, or has no storage."""
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+    if not isinstance(tensor, torch.Tensor) or (lies := memory_of(tensor)) is None:
         return None
-    try:
-        return _Place(tensor)
-    except (RuntimeError, NotImplementedError):
-        return None
+    return _Place(*lies, version_of(tensor))
 
 
 _Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
@@ -477,9 +493,10 @@ class _Graph:
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
             if arg is None or place is None or place.version is None:
                 continue
-            if arg._version != place.version:
+            version = version_of(arg)
+            if version is not None and version != place.version:
                 _note(self._inputs[index, run].written, call)
-                written[place.storage.cdata] = arg._version - place.version
+                written[place.storage.cdata] = version - place.version
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         self._outputs = len(outputs)
         places = [_place(value) for value in outputs]

@@ -4,7 +4,8 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,20 @@ import torch
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.project import ProjectFiles
-from kgprof.record import kept_records, memory, project_sources, store, timing
+from kgprof.reading.structured_trace import compile_id
+from kgprof.record import kept_records, memory, project_sources, skip_records, store, timing
 from kgprof.record.autotuning import Autotuning
-from kgprof.record.call_index import CallIndex
+from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
+from kgprof.record.earlier_code import EarlierCode
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
-from kgprof.record.source import LogListener, Source, listening, unavailable
+from kgprof.record.source import LogListener, Source, aside, listening, replace, unavailable
+from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
@@ -33,54 +38,80 @@ LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
 
 def measure(run: Run) -> None:
-    """The result of the first call is kept as well, where no evaluation will give one."""
+    """Loads the run as well: what is compiled while the workload is imported is a part of COMPILE. In mode eager, in
+    which that code does not run, the sources come after the import.
+
+    The result of the first call is kept, where no evaluation will give one.
+    """
+    load = run.load
+    if run.key.mode == m.EAGER:
+        load = partial(lambda session: session, run.load())
+
+    def after_first_call() -> None:
+        if not run.evaluates:
+            run.write_result()
+
     compiled = compile_pass(
-        run.session,
+        load,
         run.device,
         run.options,
         records_to=run.folder / layout.TRACE_RECORDS,
-        after_first_call=(lambda: None) if run.evaluates else run.write_result,
+        calling=run.phase(m.PassName.COMPILE),
+        after_first_call=after_first_call,
         isa_probe_s=run.isa_probe_s,
     )
     run.write(m.PassName.COMPILE, compiled)
 
 
 def compile_pass(
-    session: Session,
+    load: Callable[[], Session],
     device: torch.device,
     options: m.Options,
     *,
     records_to: Path,
+    calling: AbstractContextManager[None] | None = None,
     after_first_call: Callable[[], None] = lambda: None,
     isa_probe_s: Callable[[], float] = lambda: 0.0,
 ) -> m.CompilePass:
-    """``--steps`` calls, each timed as CompilePass says, without Inductor's probe of the CPU where a call asks for it
-    first; the records that were kept go to ``records_to``."""
+    """``--steps`` calls of what ``load`` gives, each timed as CompilePass says, without Inductor's probe of the CPU
+    where a call asks for it first; the records that were kept go to ``records_to``.
+
+    The sources listen while it loads, before the first call. ``calling`` is entered around the calls.
+    """
     calls, project = CallIndex(), project_sources.project_files(options.workload)
-    listened, step = CompileSources(calls, project), calls.counted(session.step)
+    listened = CompileSources(calls, project)
     cached = cache_folder()
 
-    def wall_us() -> float:
-        probed_s = isa_probe_s()
-        return timing.wall_us(step, device) - (isa_probe_s() - probed_s) * 1e6
-
     try:
-        with listening(listened.sources):
-            gc.collect(1)  # what came before is imported modules and the workload's own, which stays
-            peaks = memory.Peaks(device)
-            call_us = [wall_us()]
-            after_first_call()
-            on_wall_clock = min(max(1, options.warmup), options.steps)
-            call_us += [wall_us() for _ in range(on_wall_clock - 1)]
-            compiling = peaks.answer()
-            clock = timing.clock_for(device)
-            call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
+        with listening(listened.sources), ExitStack() as again:
+            session = load()
+            listened.listen_again(again)
+            step = calls.counted(session.step)
+
+            def wall_us() -> float:
+                probed_s = isa_probe_s()
+                return timing.wall_us(step, device) - (isa_probe_s() - probed_s) * 1e6
+
+            with calling or nullcontext():
+                gc.collect(1)  # what came before is imported modules and the workload's own, which stays
+                peaks = memory.Peaks(device)
+                call_us = [wall_us()]
+                after_first_call()
+                on_wall_clock = min(max(1, options.warmup), options.steps)
+                call_us += [wall_us() for _ in range(on_wall_clock - 1)]
+                compiling = peaks.answer()
+                clock = timing.clock_for(device)
+                call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
     finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
         lines = list(listened.lines())
         write_records(records_to, lines)
         store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project, imported=True))
     answer = listened.answer(call_us, options.warmup)
-    return msgspec.structs.replace(answer, compiling=compiling, cache=cache_folder(cached))
+    before = compilations(record for record in listened.records() if record.call == BEFORE_THE_FIRST)
+    while_loading_s = sum(each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped))
+    return msgspec.structs.replace(
+        answer, compiling=compiling, cache=cache_folder(cached), while_loading_s=while_loading_s
+    )
 
 
 def cache_folder(before: m.CacheFolder = NO_CACHE) -> m.CacheFolder:
@@ -95,18 +126,29 @@ class CompileSources:
 
     def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
         """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
-        self._trace = StructuredTrace(calls)
-        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls)
+        self._compiled_calls = CompiledCalls(calls, project)
+        self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
+        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls, self._compiled_calls.runs)
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
+        self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
+        self._earlier = EarlierCode(calls)
         self.sources: tuple[Source, ...] = (
-            *([TorchLogs()] if to_stderr else []),
-            SkipRecords(),
+            *self._logs,
+            TracePayloads(),
+            self._earlier,
             self._trace,
             self._frames,
             self._graphs,
+            self._compiled_calls,
             self._cuda_graphs,
             self._autotuning,
         )
+
+    def listen_again(self, undo: ExitStack) -> None:
+        """Switches torch's logs on once more, where the program has chosen its own while it was loaded."""
+        if not skip_records.are_written():
+            for source in self._logs:
+                undo.enter_context(type(source)())
 
     def records(self) -> Sequence[m.TraceRecord]:
         """Of torch's structured trace, those that are kept."""
@@ -117,6 +159,8 @@ class CompileSources:
         yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()
         yield from self._graphs.lines()
+        if not self._graphs.unavailable:  # else every call would look eager
+            yield from self._compiled_calls.lines()
         yield from self._cuda_graphs.lines()
         yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
@@ -130,7 +174,12 @@ class CompileSources:
             call_us=tuple(call_us),
             steady_from=warmup,
             compilations=tuple(compilations(self._trace.kept.records)),
-            capture_unavailable=(*unavailable(self.sources), *((off,) if by else ()), *lost),
+            capture_unavailable=(
+                *unavailable(self.sources),
+                *self._earlier.ran_unseen(),
+                *((off,) if by else ()),
+                *lost,
+            ),
             calls=calls,
             autotuned=self._autotuning.answer(),
             compiling=NOT_OUR_STEPS,
@@ -149,26 +198,47 @@ class StructuredTrace(Source):
 
     name = "structured trace"
 
-    def __init__(self, calls: CallIndex) -> None:
+    def __init__(self, calls: CallIndex, compiling: Callable[[str], None] = lambda compile_id: None) -> None:
+        """``compiling`` is called with the id of each compilation that begins."""
         self.kept = kept_records.KeptRecords()
         self._calls = calls
+        self._compiling = compiling
 
     def listen(self, undo: ExitStack) -> None:
         if TRACE_LOGGER not in logging.Logger.manager.loggerDict:
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
 
-        def hear(record: logging.LogRecord) -> None:
-            if isinstance(metadata := getattr(record, "metadata", None), dict):
-                self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
-
-        LogListener(hear).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._hear, kept_records.WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        self._hear_resets(undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
         # A file's number is told once a process; these were before the pass began (a workload may compile on import).
         self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
+
+    @aside
+    def _hear(self, record: logging.LogRecord) -> None:
+        if isinstance(metadata := getattr(record, "metadata", None), dict):
+            if "dynamo_start" in metadata:
+                self._compiling(compile_id(metadata))
+            self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
+
+    def _hear_resets(self, undo: ExitStack) -> None:
+        """torch.compiler.reset() and torch._dynamo.reset() both come to this function by its name."""
+        try:
+            import torch._dynamo as dynamo
+
+            original = dynamo.reset_code_caches
+        except (ImportError, AttributeError):
+            return  # this torch has another name for it, and compiled code counts as never dropped
+
+        def reset_code_caches() -> None:
+            self.kept.records.append(m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current))
+            original()
+
+        replace(dynamo, "reset_code_caches", reset_code_caches, undo)
 
 
 class TorchLogs(Source):

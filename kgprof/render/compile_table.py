@@ -197,7 +197,9 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
     below = (Small((entry.compile_id or "refused",), "detail"), Small(tuple(filter(None, places)), "place"))
     function = Cell(entry.function or (place.function if place else "a library's function"), below=below)
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
-    call = Cell(DASH if entry.call is None else f"{entry.call:,}", details=("after warm-up",) if entry.steady else ())
+    number_of = DASH if entry.call is None else f"{entry.call:,}"
+    number_of = "before the first" if number_of == "-1" else number_of
+    call = Cell(number_of, details=("after warm-up",) if entry.steady else ())
     return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)
 
 

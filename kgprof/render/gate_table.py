@@ -17,7 +17,12 @@ FAILS_ON = {
     m.FailOn.WARNING: "the gate fails on every exceeded budget, and on any error or warning that no budget covers.",
     m.FailOn.NEVER: "the gate never fails (--fail-on never).",
 }
-_MARKS = {m.BudgetStatus.EXCEEDED: "\u2715", m.BudgetStatus.NOT_OBSERVED: "?", m.BudgetStatus.HELD: "\u2713"}
+_MARKS = {
+    m.BudgetStatus.EXCEEDED: "\u2715",
+    m.BudgetStatus.WARNED: "!",
+    m.BudgetStatus.NOT_OBSERVED: "?",
+    m.BudgetStatus.HELD: "\u2713",
+}
 
 
 def backend_words(gate: m.Gate) -> str:

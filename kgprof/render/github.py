@@ -81,6 +81,10 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
             value = seen.reason if isinstance(seen, m.Skipped) else f"{_plain(seen)} {budget.unit}"
             text = f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} ({budget.origin})"
             yield _annotation("notice" if never else "error", f"kgprof budget {budget.metric}", text)
+        elif budget.status is m.BudgetStatus.WARNED:
+            seen = 0.0 if isinstance(budget.observed, m.Skipped) else budget.observed
+            text = f"{budget.run.slug}: {budget.metric}: {_plain(seen)} {budget.unit}"
+            yield _annotation("warning", f"kgprof budget {budget.metric}", text)
     for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
             command, title = "error" if metric.decides else "warning", f"kgprof: regression of {metric.name}"

@@ -11,7 +11,7 @@ from kgprof import model as m
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
 from kgprof.render.table import Cell, Column, Fact, Facts, Fold, Row, Small, Table, known, missing, number, plain, timed
-from kgprof.wording import plural
+from kgprof.wording import plural, short
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 UNKNOWN_MARK = "\N{DAGGER}"
@@ -102,9 +102,13 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
 
 
 def made(compiled: m.CompileSummary) -> str:
-    """For below the first call's time: what was compiled in it, and what in a later call."""
-    later = sum(one.call is not None and one.call > 0 for one in compiled.compilations)
-    return plural(len(compiled.compilations) - later, "compilation") + (f", {later:,} later" if later else "")
+    """For below the first call's time: what was compiled in it, before it and in a later call."""
+    calls = [one.call for one in compiled.compilations if one.call is not None]
+    later = sum(call > 0 for call in calls)
+    before = sum(call < 0 for call in calls) if compiled.while_loading_s else 0
+    words = plural(len(compiled.compilations) - before - later, "compilation")
+    words += f", {before:,} while loading ({short(compiled.while_loading_s)} s)" if before else ""
+    return words + (f", {later:,} later" if later else "")
 
 
 def ended(run: m.RunReport) -> str:

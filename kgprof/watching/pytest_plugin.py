@@ -70,9 +70,9 @@ class Guard:
     def no_graph_breaks(self, *, notes: bool = False) -> None:
         """Nor a function that fell back to eager."""
         __tracebackhide__ = True
-        from kgprof.collectors import compilations, graph_breaks, skipped_frames
+        from kgprof.collectors import compilations, graph_breaks, runs_eagerly, skipped_frames
 
-        rules = (*graph_breaks.RULES, *skipped_frames.RULES, *compilations.RULES)
+        rules = (*graph_breaks.RULES, *skipped_frames.RULES, *runs_eagerly.RULES, *compilations.RULES)
         self._demand("each function is one graph", rules, notes=notes)
 
     def stable_addresses(self, *, notes: bool = False) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
@@ -122,11 +123,13 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
     if program.file is not None:
         # Python resolves links for sys.path[0] and not for __file__.
         sys.argv = [str(program.file), *args]
+        sys.orig_argv = [sys.executable, *sys.argv]
         sys.path.insert(0, str(program.file.resolve().parent))
         file = str(program.file.absolute())
         script = compile(program.file.read_bytes(), file, "exec", dont_inherit=True)
         return script, _main_module(file=file, spec=None)
     sys.argv = ["-m", *args]
+    sys.orig_argv = [sys.executable, "-m", program.module, *args]
     sys.path.insert(0, os.getcwd())
     name = program.module
     found = importlib.util.find_spec(name)
@@ -158,10 +161,11 @@ def _main_module(*, file: str, spec: ModuleSpec | None) -> ModuleType:
     module.__dict__.update(
         __file__=file,
         __spec__=spec,
-        __loader__=spec.loader if spec else None,
+        __loader__=spec.loader if spec else SourceFileLoader("__main__", file),
         __package__=spec.parent if spec else None,
         __cached__=spec.cached if spec else None,
-        __builtins__=__builtins__,
+        __builtins__=builtins,  # the module, as Python documents it for __main__
+        __annotations__={},
     )
     return module
 

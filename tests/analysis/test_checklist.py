@@ -375,3 +375,11 @@ def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
         fields.pop(kept, None)
 
     assert {item.status for item in items(with_run(recording, **fields)).values()} == {PracticeStatus.NOT_OBSERVED}
+
+
+def test_sizes_of_calls_that_ran_eagerly_were_seen_by_nobody() -> None:
+    stance, without = (items(written.recording(*lines)) for lines in (written.a_stance(), written.compiled_once()))
+
+    assert without["static-shapes"].status == PracticeStatus.PASS
+    assert stance["static-shapes"].status == PracticeStatus.NOT_OBSERVED
+    assert stance["static-shapes"].evidence.startswith("15 calls of compiled functions ran eagerly")

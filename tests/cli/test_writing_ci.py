@@ -7,7 +7,9 @@ tested here is what the steps hand to them.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +17,118 @@ import pytest
 import yaml
 
 from kgprof import cli
-from kgprof._version import __version__
 from kgprof.cli.writing import PATHS, workflow
 
-HOSTILE = 'my model.py:step" # ${{ secrets.X }} --> $(touch pwned)'
+HOSTILE = 'my model.py:step" # ${X} --> $(touch pwned)'
+
+
+SOURCE = f"git+https://git.example.org/owner/kgprof@{'0a' * 20}"
 
 
 def written(place: str, workload: str = "model.py:step") -> Any:
-    return yaml.safe_load(workflow(place, workload=workload, torch="2.13.0", path=PATHS[place]))
+    text = workflow(place, workload=workload, torch="2.13.0", path=PATHS[place], source=SOURCE)
+    return yaml.safe_load(text)
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = written("github")["jobs"]
+    return made
 
 
 def steps() -> dict[str, dict[str, Any]]:
-    return {step["name"]: step for step in written("github")["jobs"]["compare"]["steps"] if "name" in step}
+    return {step["name"]: step for job in jobs().values() for step in job["steps"] if "name" in step}
 
 
 # ---------------------------------------------------------------- the file
 
 
-def test_github_actions_are_pinned_by_commit_and_packages_by_version() -> None:
-    job = written("github")["jobs"]["compare"]
+def test_github_actions_are_pinned_by_commit_with_their_version() -> None:
+    text = workflow("github", workload="model.py:step", torch="2.13.0", path=PATHS["github"])
 
-    uses = [step["uses"] for step in job["steps"] if "uses" in step]
-    assert len(uses) == 3
-    assert all(len(one.partition("@")[2]) == 40 for one in uses)
-    assert job["env"]["PROJECT"] == f"kgprof=={__version__} torch==2.13.0"
-    assert job["runs-on"] == "ubuntu-24.04"
+    uses = re.findall(r"uses: (\S+)(.*)", text)
+    assert len(uses) == 4
+    assert [name for name, version in uses if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name)] == []
+    assert [name for name, version in uses if not re.fullmatch(r" # v\d+\.\d+\.\d+", version)] == []
 
 
-def test_a_token_can_write_comments_and_nothing_else() -> None:
+def test_kgprof_is_installed_at_a_commit_and_torch_by_its_version() -> None:
+    job = jobs()["measure"]
+
+    assert (job["env"]["KGPROF"], job["env"]["PROJECT"]) == (SOURCE, "torch==2.13.0")
+    assert "kgprof==" not in str(written("github")) + str(written("gitlab"))
+
+
+def test_only_the_job_that_runs_nothing_of_the_pull_request_can_write() -> None:
     document = written("github")
 
-    assert document["permissions"] == {"contents": "read", "pull-requests": "write"}
+    assert document["permissions"] == {}
+    assert {name: job["permissions"] for name, job in document["jobs"].items()} == {
+        "measure": {"contents": "read"},
+        "comment": {"pull-requests": "write"},
+    }
     # YAML 1.1 reads the key `on` as a truth value; GitHub does not
     assert list(document[True]) == ["pull_request"]
-    checkout = document["jobs"]["compare"]["steps"][0]
-    assert checkout["with"]["persist-credentials"] is False
+
+
+def test_the_job_that_measures_has_no_token_in_its_steps() -> None:
+    measure = jobs()["measure"]
+
+    assert measure["steps"][0]["with"]["persist-credentials"] is False
+    assert "token" not in str(measure)
+
+
+def test_the_job_that_comments_checks_nothing_out_and_installs_nothing() -> None:
+    comment = jobs()["comment"]
+
+    assert [step["uses"].partition("@")[0] for step in comment["steps"] if "uses" in step] == [
+        "actions/download-artifact"
+    ]
+    script = "".join(step.get("run", "") for step in comment["steps"])
+    assert not re.search(r"\b(?:git|pip|python3?|kgprof|source|eval|bash|sh|GITHUB_ENV|GITHUB_OUTPUT)\b(?!/)", script)
+
+
+def test_the_number_of_the_pull_request_is_the_events() -> None:
+    assert steps()["Comment"]["env"]["NUMBER"] == "${{ github.event.pull_request.number }}"
+    assert "needs." not in str(jobs()["comment"])
 
 
 def test_nothing_from_the_pull_request_is_put_into_a_script() -> None:
-    scripts = [step["run"] for step in written("github", HOSTILE)["jobs"]["compare"]["steps"] if "run" in step]
+    scripts = [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
 
     assert len(scripts) == 3
     assert [script for script in scripts if "${{" in script] == []
 
 
-def test_only_what_a_fork_cannot_do_is_left_out_for_one() -> None:
-    conditions = {name: step["if"] for name, step in steps().items() if "if" in step}
-
-    assert set(conditions) == {"Upload the report", "Comment"}
-    assert "head.repo.full_name == github.repository" in conditions["Comment"]
-    assert "fork" not in conditions["Upload the report"]
+def test_only_the_comment_is_left_out_for_a_fork() -> None:
+    assert "head.repo.full_name == github.repository" in jobs()["comment"]["if"]
+    assert "if" not in jobs()["measure"]
+    assert steps()["Upload the report"]["if"] == "${{ !cancelled() }}"
 
 
 @pytest.mark.parametrize("place", ["github", "gitlab"])
-def test_a_workload_of_any_name_is_one_value(place: str) -> None:
-    document = written(place, HOSTILE)
+@pytest.mark.parametrize(
+    "workload", [HOSTILE, "\N{PARTY POPPER}.py:step", "\u6a21\u578b.py:\u00e9", "a\u2028b\x7f.py:f"]
+)
+def test_a_workload_of_any_name_is_one_value(place: str, workload: str) -> None:
+    document = written(place, workload)
 
-    variables = document["jobs"]["compare"]["env"] if place == "github" else document["kgprof"]["variables"]
-    assert variables["WORKLOAD"] == HOSTILE
+    if place == "github":
+        assert document["jobs"]["measure"]["env"]["WORKLOAD"] == workload
+    else:
+        assert document["kgprof"]["variables"]["WORKLOAD"] == {"value": workload, "expand": False}
+
+
+@pytest.mark.parametrize("place", ["github", "gitlab"])
+@pytest.mark.parametrize("workload", ["", "  ", "${{ toJSON(secrets) }}", "a.py:\udcff"])
+def test_a_workload_that_cannot_stand_in_the_file_is_refused(
+    place: str, workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ci.yml"
+
+    assert cli.run(["ci-init", place, "--workload", workload, "-o", str(path)]) == 2
+
+    assert capsys.readouterr().err.count("kgprof: error: ") == 1
+    assert not path.exists()
 
 
 def test_gitlab_keeps_the_page_and_the_cases_whatever_the_verdict() -> None:
@@ -81,6 +137,26 @@ def test_gitlab_keeps_the_page_and_the_cases_whatever_the_verdict() -> None:
     assert job["artifacts"]["when"] == "always"
     assert job["artifacts"]["reports"] == {"junit": "kgprof-report/junit.xml"}
     assert job["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "merge_request_event"'}]
+
+
+@pytest.mark.parametrize("persona", ["regular", "pedantic"])
+def test_zizmor_finds_nothing_in_the_workflow(persona: str, tmp_path: Path) -> None:
+    path = tmp_path / PATHS["github"]
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        workflow("github", workload="model.py:step", torch="2.13.0", path=PATHS["github"], source=SOURCE), "utf-8"
+    )
+
+    zizmor = Path(sys.executable).parent / "zizmor"
+    done = subprocess.run(
+        [zizmor, "--offline", "--no-progress", f"--persona={persona}", "--format=plain", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No findings to report" in done.stdout + done.stderr
 
 
 # ---------------------------------------------------------------- the command
@@ -97,6 +173,48 @@ def test_it_writes_where_the_place_looks_and_replaces_what_it_wrote(
 
     assert capsys.readouterr().out == f"{PATHS[place]}\n" * 2
     assert '"b.py:step"' in (tmp_path / PATHS[place]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_fifo_or_a_link_is_refused_and_nothing_is_written(
+    force: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "ours.yml").write_text("# Written by `kgprof ci-init github`\n")
+    (tmp_path / ".github").symlink_to("elsewhere")
+    (tmp_path / "link.yml").symlink_to("ours.yml")
+    os.mkfifo(tmp_path / "fifo.yml")
+
+    assert cli.run(["ci-init", "github", *force]) == 2
+    assert cli.run(["ci-init", "github", "-o", "link.yml", *force]) == 2
+    assert cli.run(["ci-init", "github", "-o", "fifo.yml", *force]) == 2
+
+    errors = capsys.readouterr().err
+    assert [line for line in errors.splitlines() if line.startswith("kgprof: error: ")] == [
+        "kgprof: error: cannot write to .github/workflows/kgprof.yml: .github is a symbolic link",
+        "kgprof: error: cannot write to link.yml: link.yml is a symbolic link",
+        "kgprof: error: cannot write to fifo.yml: it is not a regular file",
+    ]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        (SOURCE, 0),
+        ("./third_party/kgprof", 0),
+        ("kgprof==0.1.0", 2),
+        ("git+https://git.example.org/owner/kgprof@main", 2),
+        ("./../elsewhere", 2),
+        (SOURCE + " other", 2),
+    ],
+)
+def test_kgprof_comes_from_a_commit_or_from_the_repository_itself(source: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "ci.yml"
+
+    assert cli.run(["ci-init", "github", "--from", source, "-o", str(path)]) == code
+    assert path.exists() == (code == 0)
 
 
 def test_another_hands_file_is_replaced_by_force_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,23 +339,62 @@ def test_where_the_workload_is_new_the_head_is_reported_alone(profiled: str, scr
     assert scratch.calls[-1] == f"merged|profile|a model.py:step|{WRITTEN}"
 
 
+ADDRESS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ID": "5", "NUMBER": "7"}
+LINK = "[The whole report](https://github.com/o/r/actions/runs/5#artifacts)"
+
+
+def commented(scratch: Scratch, existing: str = "") -> str:
+    marker = steps()["Comment"]["env"]["MARKER"]
+    done = scratch.run("Comment", MARKER=marker, EXISTING=existing, **ADDRESS)
+    assert done.returncode == 0, done.stderr
+    return Path(scratch.environment["SENT"]).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("existing", "sent"), [("", "POST repos/o/r/issues/7/comments"), ("41", "PATCH repos/o/r/issues/comments/41")]
 )
 def test_there_is_one_comment_and_it_is_updated_in_place(scratch: Scratch, existing: str, sent: str) -> None:
     scratch.run("Compare")
-    marker = steps()["Comment"]["env"]["MARKER"]
 
-    done = scratch.run("Comment", NUMBER="7", REPORT="https://example.org/a", MARKER=marker, EXISTING=existing)
+    assert commented(scratch, existing) == f"{sent}\n<!-- kgprof: model.py:step -->\n### the summary\n\n\n{LINK}\n"
 
-    assert done.returncode == 0, done.stderr
-    assert Path(scratch.environment["SENT"]).read_text(encoding="utf-8") == (
-        f"{sent}\n<!-- kgprof: model.py:step -->\n### the summary\n\n[The whole report](https://example.org/a)\n"
-    )
+
+def test_a_text_of_the_pull_request_is_cut_and_only_text(scratch: Scratch) -> None:
+    (scratch.temp / "kgprof").mkdir()
+    data = b"$(touch pwned) `touch pwned`\x1b[2J\xff\x00" + b"x" * 200_000
+    (scratch.temp / "kgprof" / "comment.md").write_bytes(data)
+
+    sent = commented(scratch)
+
+    assert "$(touch pwned) `touch pwned`[2Jxxx" in sent
+    assert len(sent) < 60_200
+    assert sent.endswith(f"x\n\n{LINK}\n")
+    assert not (scratch.repository / "pwned").exists()
+
+
+def test_a_link_in_the_place_of_the_summary_is_not_followed(scratch: Scratch) -> None:
+    (scratch.temp / "kgprof").mkdir()
+    (scratch.temp / "kgprof" / "comment.md").symlink_to("/etc/hostname")
+
+    done = scratch.run("Comment", MARKER="<!-- kgprof -->", EXISTING="", **ADDRESS)
+
+    assert done.returncode == 0
+    assert not Path(scratch.environment["SENT"]).exists()
+
+
+def test_without_an_address_of_kgprof_the_job_stops_and_says_so(scratch: Scratch) -> None:
+    (scratch.bin / "pip").write_text('#!/bin/sh\nprintf "%s|" "$@" >> "$CALLS"\n')
+    (scratch.bin / "pip").chmod(0o755)
+
+    done = scratch.run("Install", KGPROF="", PROJECT="torch==2.13.0")
+    assert (done.returncode, "::error::KGPROF" in done.stdout) == (2, True)
+    assert scratch.run("Install", KGPROF=SOURCE, PROJECT="torch==2.13.0 numpy").returncode == 0
+
+    assert scratch.calls == [f"install|{SOURCE}|torch==2.13.0|numpy|"]
 
 
 def test_without_a_summary_nothing_is_said(scratch: Scratch) -> None:
-    done = scratch.run("Comment", NUMBER="7", REPORT="", MARKER="<!-- kgprof -->", EXISTING="")
+    done = scratch.run("Comment", MARKER="<!-- kgprof -->", EXISTING="", **ADDRESS)
 
     assert done.returncode == 0
     assert not Path(scratch.environment["SENT"]).exists()

@@ -429,10 +429,92 @@ def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() 
 
     assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
     assert (
-        found.message
-        == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: f is another object than before"
+        found.message == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: "
+        "it was created again, or torch._dynamo.reset() was called"
     )
-    assert "torch._dynamo.reset() was called" in found.detail
+
+
+def test_where_resets_are_known_a_function_that_is_made_anew_is_another_one() -> None:
+    (found,) = diagnosed(*made_anew(*range(6)), written.CALLS_COUNTED, calls=6)
+
+    assert found.message.endswith(": f is another object than before")
+
+
+def test_what_is_compiled_after_a_reset_is_no_recompile() -> None:
+    # given: the same id in every call, since reset() gives them out again; reset_code_caches() goes on counting
+    again = [[written.reset(n), *compiled("0/0", STEP, call=n), ran("0/0", n)] for n in range(6)]
+    further = [[written.reset(n), *compiled(f"0/{n}", STEP, call=n), ran(f"0/{n}", n)] for n in range(6)]
+
+    assert collected(*again, written.CALLS_COUNTED, calls=6) == ()
+    assert collected(*further, written.CALLS_COUNTED, calls=6) == ()
+
+
+def test_resets_within_one_call_are_told_apart() -> None:
+    lines = [[written.reset(0), *compiled("0/0", STEP, call=0), ran("0/0", 0)] for _ in range(6)]
+
+    trace = written.compiler(*lines, written.CALLS_COUNTED)
+
+    assert len(trace.compiled) == 6
+    assert collected(*lines, written.CALLS_COUNTED) == ()
+
+
+def test_a_recompile_between_two_resets_stays_one() -> None:
+    lines = [written.reset(5), *compiled("0/0", STEP, call=5), *compiled("0/1", STEP, call=9), written.reset(12)]
+
+    (found,) = collected(*lines, written.CALLS_COUNTED)
+
+    assert [(each.compile_id, each.call) for each in found.recompiles] == [("0/1", 9)]
+
+
+def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
+    # given: four layers of one method, the last of which found no room
+    lines = [*compiled("0/0", STEP), offered(STEP, compile_id="0/0"), ran("0/0", *range(20))]
+    lines += [
+        written.record("0/1", 0, compilation_metrics={"fail_type": "Unsupported", "co_name": None}),
+        offered(STEP, "run-only", call=0),
+        rejected("0/1", "0/0: self.index == 0", call=0),
+    ]
+    layers = [
+        written.called(STEP, *(range(20) if n == 3 else ()), number=n, module="Layer", path=f"layers.{n}")
+        for n in range(4)
+    ]
+
+    (counted,) = collected(*lines, *layers)
+    (unknown,) = collected(*lines)
+
+    assert (counted.eager_calls, counted.calls_since, counted.eager_names) == (20, 80, "layers.3 (Layer)")
+    assert counted.eager_steady == 17
+    assert isinstance(unknown.eager_calls, Skipped)
+    assert diagnosed(*lines, *layers)[0].message.endswith(
+        "torch's limit was reached in call 0; 20 of its 80 calls since then ran eagerly: layers.3 (Layer)"
+    )
+    assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
+    assert diagnosed(*lines)[0].fix == ""
+    assert diagnosed(*lines)[0].message.endswith("torch's limit was reached in call 0")
+
+
+def test_calls_under_a_stance_are_not_the_limits() -> None:
+    lines = to_the_limit(2, 4, 6, 8, limit=10, reason="len(xs) == 2")
+    late = dict.fromkeys(range(15, 20), 1)
+    own = written.called(STEP, *range(10, 20), stances={"force_eager": late})
+
+    (found,) = collected(*lines, own)
+
+    assert (found.eager_calls, found.calls_since) == (5, 10)
+
+
+def test_modules_of_torchs_own_have_their_names() -> None:
+    # given: Dynamo's function around two modules, compiled once for each
+    inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+    lines = [*compiled("0/0", inner), *compiled("0/1", inner, call=5), rejected("0/1", "0/0: args[0].size", call=5)]
+    heads = [
+        written.called(inner, number=n, module="Linear", path=f"heads[{n}]", compilations=begun)
+        for n, begun in enumerate(((written.begun("0/0"),), (written.begun("0/1", 5),)))
+    ]
+
+    (found,) = diagnosed(*lines, *heads)
+
+    assert found.message.startswith("heads[0] to heads[1] (Linear) recompiled 1 time in call 5")
 
 
 def test_what_reset_makes_torch_forget_is_compiled_anew() -> None:

@@ -51,7 +51,7 @@ def recorded(folder: Path, step: Callable[[], object], *, calls: int = 5) -> Rec
     """The COMPILE pass over ``step``, as a Recording of one run."""
     options = Options(workload=f"{__file__}:step", steps=calls, warmup=3)
     path = folder / "records" / "trace_records.jsonl.gz"
-    passed = compile_pass(Stepping(step), CPU, options, records_to=path)
+    passed = compile_pass(lambda: Stepping(step), CPU, options, records_to=path)
     records = _read_records(path.parent, path.parent)
     assert isinstance(records, CompileRecords)
     run = msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records)
@@ -120,9 +120,10 @@ def test_2_one_break_that_explain_counts_as_none_or_less(
 ) -> None:
     compiled = torch.compile(function, backend="eager")
     recording = recorded(tmp_path, lambda: compiled(X))
+    without_a_graph = [("KGP108", line(function, 0))] if function is breaks_only else []
 
     assert torch._dynamo.explain(function)(X).graph_break_count == explained
-    assert found(recording) == [("KGP101", line(function, offset))]
+    assert found(recording) == [("KGP101", line(function, offset)), *without_a_graph]
 
 
 def three_methods_and_two_operators(x: torch.Tensor) -> torch.Tensor:

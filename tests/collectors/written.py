@@ -15,12 +15,18 @@ import msgspec
 from kgprof.collectors.cuda_graphs import LAUNCH
 from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass, Unavailable
 from kgprof.model.compile_records import (
+    CALLS_NOT_COUNTED,
+    DYNAMO_RESET,
+    BegunCompilation,
+    CompiledCallable,
+    CompiledCalls,
     CompileRecords,
     GraphRuns,
     LogLine,
     OfferedFrame,
     RegistryEntry,
     SourceFile,
+    SourceLine,
     Sources,
     TraceRecord,
 )
@@ -63,7 +69,36 @@ LOOP = (FILE, 16, "step")
 STEP_DEF, REPORT_DEF = 13, 4
 CALLS = 20
 
+CALLS_COUNTED = "calls of compiled functions were counted"
+
 Frame = tuple[str, int, str]
+
+
+def called(
+    frame: Frame, *eager: int, of: int = CALLS, number: int = 0, compiled_as: str = "", **fields: Any
+) -> CompiledCallable:
+    """A compiled callable that was called once in each of ``of`` calls, and ran no graph in those of ``eager``."""
+    file, line, name = frame
+    return CompiledCallable(
+        **{
+            "number": number,
+            "function": name,
+            "definition": SourceLine(file=file, line=line, function=name),
+            "offered": SourceLine(file=file, line=line, function=name),
+            "calls": dict.fromkeys(range(of), 1),
+            "eager": dict.fromkeys(eager, 1),
+            "compilations": (begun(compiled_as),) if compiled_as else (),
+            **fields,
+        }
+    )
+
+
+def begun(compile_id: str, call: int = 0) -> BegunCompilation:
+    return BegunCompilation(call=call, compile_id=compile_id)
+
+
+def reset(call: int) -> TraceRecord:
+    return TraceRecord(metadata={DYNAMO_RESET: True}, call=call)
 
 
 def place(file: str, line: int, function: str) -> Location:
@@ -242,9 +277,18 @@ def records(*lines: Any, left_out: int = 0, program: str = PROGRAM) -> CompileRe
         frames=tuple(line for line in flat if isinstance(line, OfferedFrame)),
         graphs=tuple(line for line in flat if isinstance(line, GraphRuns)),
         logs=tuple(line for line in flat if isinstance(line, LogLine)),
+        compiled_calls=_calls(flat),
         left_out=left_out,
         sources=sources(program),
     )
+
+
+def _calls(flat: list[Any]) -> CompiledCalls | Skipped:
+    """An older Recording has none: it is written without a line of them."""
+    callables = tuple(line for line in flat if isinstance(line, CompiledCallable))
+    if not callables and CALLS_COUNTED not in flat:
+        return Skipped(reason=CALLS_NOT_COUNTED)
+    return CompiledCalls(callables=callables)
 
 
 def run(*lines: Any, calls: int = CALLS, unavailable: tuple[Unavailable, ...] = (), **fields: Any) -> RunRecord:
@@ -384,6 +428,19 @@ def to_the_limit(*calls: int, limit: int, reason: str) -> list[Any]:
         rejected(f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=limit),
         record(f"0/{entry}", limit, compilation_metrics={"fail_type": "Unsupported", "co_name": None}),
         offered(STEP, "run-only", call=limit),
+    ]
+
+
+def a_stance() -> list[Any]:
+    """step is compiled once; from call 5 on torch may not compile again, and the inputs fit no compiled code."""
+    late = range(5, CALLS)
+    set_at = SourceLine(file=FILE, line=21, function="train")
+    stances = {"eager_on_recompile": dict.fromkeys(late, 1)}
+    return [
+        *compiled("0/0", STEP),
+        offered(STEP, compile_id="0/0"),
+        ran("0/0", *range(5)),
+        called(STEP, *late, compiled_as="0/0", stances=stances, stance_set_at=set_at),
     ]
 
 

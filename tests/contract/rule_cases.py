@@ -40,6 +40,7 @@ CASES: dict[str, Case] = {
     ),
     "KGP106": Case(written=written.recording(*written.a_bypass()), dirty="cond", clean="normalised"),
     "KGP107": Case(written=written.recording(*written.a_failure()), dirty="fullgraph_refused", clean="break_in_loop"),
+    "KGP108": Case(written=written.recording(*written.a_stance())),
     "KGP201": Case(written=written_syncs.a_read(), dirty="read_item", clean="shape_questions"),
     "KGP202": Case(written=written_syncs.a_read_predicate(), dirty="cond_predicate", clean="where_in_compiled"),
     "KGP203": Case(written=written_syncs.a_copy_that_costs_nothing_here()),

@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -56,8 +57,8 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
         # A folder of the user's, so that the corpus is the project also where it is installed.
         options = Options(workload=f"{program.path}:build", steps=program.calls, warmup=WARM_UP)
         torch._dynamo.reset()
-        session = Calls(_load(program).build())
-        store.write_pass(folder, key, PassName.COMPILE, compile_pass(session, CPU, options, records_to=records))
+        load = partial(Calls, _load(program).build())
+        store.write_pass(folder, key, PassName.COMPILE, compile_pass(load, CPU, options, records_to=records))
         store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began))
 
 

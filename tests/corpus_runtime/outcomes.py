@@ -144,7 +144,7 @@ def _under_probes(case: Case, session: Calls, step: object, device: torch.device
     project = project_sources.project_files(options.workload)
     buffers = getattr(step, "buffers", None)
     watched = session if buffers is None else _with_buffers(session, buffers)
-    memory_pass(watched, device, options, project=project)
+    memory_pass(lambda: watched, device, options, project=project)
 
 
 def _with_buffers(session: Calls, buffers: Any) -> CallsWithBuffers:

@@ -140,7 +140,7 @@ def _compiled(folder: Path, program: Program, device: torch.device) -> None:
     run = layout.run_folder(folder, key)
     session, during = session_of(program, device), PassName.COMPILE
     try:
-        compiled = compile_pass(session, device, options, records_to=run / layout.TRACE_RECORDS)
+        compiled = compile_pass(lambda: session, device, options, records_to=run / layout.TRACE_RECORDS)
         store.write_pass(folder, key, PassName.COMPILE, compiled)
         if device.type == "cuda":
             during = PassName.TRACE
@@ -157,7 +157,7 @@ def _watched(folder: Path, program: Program, device: torch.device) -> None:
     began, key, options = time.perf_counter(), key_of(program), _options(program)
     project = project_sources.project_files(options.workload)
     try:
-        watched = memory_pass(session_of(program, device), device, options, project=project)
+        watched = memory_pass(lambda: session_of(program, device), device, options, project=project)
     except Exception as error:  # noqa: BLE001  as above
         store.write_exit(folder, key, _raised(error, PassName.MEMORY, began), probe=True)
         return

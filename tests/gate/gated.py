@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,8 @@ from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     AcceptedEntry,
     Budget,
+    CallsOfCompiled,
+    CompileSummary,
     FailOn,
     Finding,
     Folded,
@@ -26,7 +29,7 @@ from kgprof.model import (
     RunRecord,
     TorchCause,
 )
-from kgprof.model.compile_records import CompileRecords
+from kgprof.model.compile_records import CompiledCalls, CompileRecords
 from tests.analysis.recordings import recording, run
 
 FUSED = RunKey(strategy="fused", mode="default")
@@ -37,7 +40,8 @@ TODAY = "2026-11-21"  # the day of the recording
 
 def profile(*findings: Finding, runs: Sequence[RunRecord] = (), device: str = "cpu", backend: str = "") -> Profile:
     """One run that compiled something and is clean, unless told otherwise."""
-    whole = [msgspec.structs.replace(r, records=CompileRecords()) for r in runs or (run(FUSED),)]
+    records = CompileRecords(compiled_calls=CompiledCalls())
+    whole = [msgspec.structs.replace(r, records=records) for r in runs or (run(FUSED),)]
     made = recording(*whole, baseline=None)
     options = msgspec.structs.replace(made.header.options, passes=(PassName.COMPILE,), backend=backend)
     header = msgspec.structs.replace(made.header, options=options, created_utc=f"{TODAY}T10:00:00+00:00")
@@ -77,6 +81,14 @@ def finding(
         library=library,
         refusal=Refusal(cause=cause, folded=folded) if rule in ("KGP101", "KGP102") else None,
     )
+
+
+def with_calls(found: Profile, **fields: Any) -> Profile:
+    """The same with what is known of the calls of compiled functions, in its first run."""
+    first = found.runs[0]
+    assert isinstance(first.compile, CompileSummary)
+    compiled = msgspec.structs.replace(first.compile, compiled_calls=CallsOfCompiled(**fields))
+    return msgspec.structs.replace(found, runs=(msgspec.structs.replace(first, compile=compiled), *found.runs[1:]))
 
 
 def settings(

@@ -18,11 +18,14 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
 )
 from kgprof.gate import judge
+from kgprof.gate.settings import Configuration, combined
 from kgprof.gate.verdict import amount
 from kgprof.model import (
+    Budget,
     BudgetCheck,
     Compilation,
     CompilePass,
+    CompileSummary,
     Exit,
     Gate,
     Level,
@@ -36,7 +39,7 @@ from kgprof.model.memory_records import SyncRecord
 from kgprof.render import by_name
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
-from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings
+from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings, with_calls
 
 NO_HOOKS = Unavailable(capture="sync hooks", why="dispatch: AttributeError: no library")
 
@@ -54,11 +57,12 @@ def test_a_clean_run_passes_and_says_what_was_looked_at() -> None:
     judged = judge(profile(), settings())
 
     assert (judged.exit_code, judged.verdict.status) == (EXIT_OK, "ok")
-    assert judged.verdict.text == "gate passed: 3 budgets met in 1 run"
+    assert judged.verdict.text == "gate passed: 4 budgets met in 1 run"
     assert [(check.metric, check.observed, check.status) for check in gate_of(judged).budgets] == [
         ("graph-breaks", 0.0, "held"),
         ("skipped-frames", 0.0, "held"),
         ("recompiles", 0.0, "held"),
+        ("eager-calls", 0.0, "held"),
     ]
 
 
@@ -191,7 +195,7 @@ def test_never_fails_on_no_budget_and_says_how_many_are_exceeded() -> None:
     judged = judge(profile(finding()), settings(fail_on="never"))
 
     assert judged.exit_code == EXIT_OK
-    assert "1 of 3 budgets exceeded" in judged.verdict.text
+    assert "1 of 4 budgets exceeded" in judged.verdict.text
 
 
 def test_the_narrower_budget_wins() -> None:
@@ -306,6 +310,7 @@ def test_records_that_are_not_whole_prove_nothing() -> None:
         "fused.default:graph-breaks": "not observed",
         "fused.default:skipped-frames": "not observed",
         "fused.default:recompiles": "not observed",
+        "fused.default:eager-calls": "not observed",
         "fused.default:compile-seconds": "held",
     }
 
@@ -469,3 +474,94 @@ def test_judging_changes_nothing_else() -> None:
 
     undone = msgspec.structs.replace(judged, gate=None, exit_code=before.exit_code, verdict=before.verdict)
     assert undone == before
+
+
+# ---------------------------------------------------------------- calls that ran no compiled graph
+
+
+RUNS_EAGERLY = finding("KGP108")
+EAGER = {"calls": 20, "with_a_graph": 5, "graph_runs": 5, "eager": {RUNS_EAGERLY.fingerprint: 15}}
+
+
+def test_eager_calls_warn_unless_somebody_asks() -> None:
+    found = with_calls(profile(RUNS_EAGERLY), **EAGER)
+
+    warned, asked, more = judge(found, settings()), *(judge(found, settings(("eager-calls", n))) for n in (0, 15))
+
+    assert (warned.exit_code, checks(warned)["fused.default:eager-calls"].status) == (EXIT_OK, "warned")
+    assert "fused.default: 15 eager-calls (--max eager-calls=0 would fail)" in warned.verdict.text
+    assert "3 budgets met" in warned.verdict.text
+    assert (asked.exit_code, gate_of(asked).failing) == (EXIT_GATE_FAILED, (0,))
+    assert (more.exit_code, checks(more)["fused.default:eager-calls"].status) == (EXIT_OK, "held")
+
+
+def test_a_file_asks_as_well() -> None:
+    found = with_calls(profile(RUNS_EAGERLY), **EAGER)
+    budget = Budget(metric="eager-calls", limit=0, scope="", origin="kgprof.toml")
+
+    judged = judge(found, combined(Configuration(), Configuration(budgets=(budget,))))
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+
+
+def test_fail_on_warning_fails_on_a_finding_that_no_budget_decides() -> None:
+    judged = judge(with_calls(profile(RUNS_EAGERLY), **EAGER), settings(fail_on="warning"))
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+
+
+def test_an_accepted_finding_takes_its_calls_off_the_number() -> None:
+    found = with_calls(profile(RUNS_EAGERLY), **EAGER)
+
+    judged = judge(found, settings(("eager-calls", 0), entries=[entry("KGP108")]))
+
+    assert (judged.exit_code, checks(judged)["fused.default:eager-calls"].observed) == (EXIT_OK, 0)
+
+
+def test_calls_since_the_recompile_limit_are_eager_calls_too() -> None:
+    limit = finding("KGP104", count=7)
+    found = with_calls(profile(limit), **{**EAGER, "eager": {limit.fingerprint: 12}})
+
+    judged = judge(found, settings())
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+    assert checks(judged)["fused.default:recompiles"].observed == 7
+    assert checks(judged)["fused.default:eager-calls"].observed == 12
+
+
+def test_an_older_recording_is_judged_as_before_unless_somebody_asks() -> None:
+    older = profile()
+    compiled = older.runs[0].compile
+    assert isinstance(compiled, CompileSummary)
+    unknown = msgspec.structs.replace(compiled, compiled_calls=Skipped(reason="not counted"))
+    older = msgspec.structs.replace(older, runs=(msgspec.structs.replace(older.runs[0], compile=unknown),))
+
+    judged, asked = judge(older, settings()), judge(older, settings(("eager-calls", 0)))
+
+    assert (judged.exit_code, checks(judged)["fused.default:eager-calls"].status) == (EXIT_OK, "not observed")
+    assert asked.exit_code == EXIT_INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [pytest.param(1, EXIT_NOTHING_MEASURED, id="allowed"), pytest.param(0, EXIT_GATE_FAILED, id="not allowed")],
+)
+def test_no_limit_makes_a_program_without_a_graph_pass(limit: int, code: int) -> None:
+    found = with_calls(profile(finding()), calls=20, with_a_graph=0)
+
+    judged = judge(found, settings(("graph-breaks", limit)))
+
+    assert judged.exit_code == code
+    assert any("not one compiled graph ran in 20 calls" in t for t in (judged.verdict.text, *judged.verdict.reasons))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"calls": 20, "with_a_graph": 0, "unknown": 20}, id="compiled before"),
+        pytest.param({"calls": 20, "with_a_graph": 0, "graph_runs": 3}, id="a graph outside of the calls"),
+        pytest.param({"calls": 0, "with_a_graph": 0}, id="no call"),
+    ],
+)
+def test_what_may_have_run_a_graph_is_not_said_to_have_run_none(fields: dict[str, int]) -> None:
+    assert judge(with_calls(profile(), **fields), settings()).exit_code == EXIT_OK

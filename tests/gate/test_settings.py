@@ -97,6 +97,7 @@ def test_pyproject_and_kgprof_toml_say_the_same() -> None:
             "graph-breaks": 1,
             "skipped-frames": 0,
             "recompiles": 4,
+            "eager-calls": 0,
         }
         assert limits(combined(Configuration(), written, (), ""), BATCHED)["recompiles"] == 0
 

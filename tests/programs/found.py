@@ -118,7 +118,9 @@ def _is_recompiled(truth: Recompiled, finding: m.Finding, guards: dict[object, s
     own = finding.location
     places = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
     named = any(place.is_of(truth.file) and place.function.rpartition(".")[2] == truth.function for place in places)
-    for_owner = bool(truth.stands_for) and truth.stands_for in finding.message
+    # A module of torch's own is named by its path and class, "encoder (Sequential)".
+    owner = truth.stands_for.partition(".")[0]
+    for_owner = bool(owner) and (truth.stands_for in finding.message or f"({owner})" in finding.message)
     note = finding.level is m.Level.NOTE
     known = truth.guards in guards[_line(own)]
     return (named or for_owner) and note is not truth.repeats and finding.count == truth.times and known

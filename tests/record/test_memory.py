@@ -47,7 +47,7 @@ def test_the_steady_calls_are_made_alone_and_what_captures_them_is_not(tmp_path:
                     alone.append(True)
 
     options, project = Options(steps=5, warmup=2), project_files("linkpred")
-    found = memory_pass(Session(), torch.device("cpu"), options, project=project, beside=str(tmp_path))
+    found = memory_pass(Session, torch.device("cpu"), options, project=project, beside=str(tmp_path))
 
     assert alone[:5] == [False, False, True, True, True]
     assert not any(alone[5:])  # the calls whose memory is looked at
@@ -66,3 +66,25 @@ def test_the_peak_of_a_stretch_is_what_was_held_within_it() -> None:
     assert isinstance(found.resident_before_bytes, int)
     if not isinstance(found.resident_bytes, Skipped):  # where /proc/self/clear_refs may be written
         assert 2**25 < found.resident_bytes - found.resident_before_bytes < 2**27
+
+
+def test_a_graph_that_was_compiled_while_the_workload_was_loaded_is_watched_in_the_calls() -> None:
+    torch._dynamo.reset()
+    made = torch.compile(lambda rows: rows.mul_(2), backend="eager")
+    rows = torch.ones(4)
+
+    class Session:
+        def __init__(self) -> None:
+            made(rows)
+
+        def step(self) -> None:
+            made(rows)
+
+    project = project_files("linkpred")
+    found = memory_pass(Session, torch.device("cpu"), Options(steps=4, warmup=1), project=project)
+    torch._dynamo.reset()
+
+    assert isinstance(found.tensors, TensorRecords)
+    (graph,) = found.tensors.graphs
+    (held,) = graph.inputs[0].held
+    assert tuple(held.written) == (0, 1, 2, 3)  # and not in the import, which is no call

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from kgprof.record.source import when_imported
+import kgprof.record.source as source_module
+from kgprof.record.call_index import CallIndex
+from kgprof.record.cuda_graph_log import CudaGraphLog
+from kgprof.record.source import Source, aside, listeners_in, listening, unavailable, when_imported, words
 
 NAME = "waited_for_by_a_test"
 
@@ -94,3 +98,84 @@ def test_who_asks_only_whether_it_is_there_does_not_end_the_waiting(module: str,
 
     del sys.modules["asked_about"]
     assert came == [module]
+
+
+class Failing(Source):
+    name = "failing"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def listen(self, undo: ExitStack) -> None:
+        return None
+
+    @aside
+    def looks(self, at: int) -> int:
+        self.asked += 1
+        return 10 // at
+
+
+def test_a_listener_that_fails_gives_up_once_and_the_program_goes_on() -> None:
+    with Failing() as source:
+        answers = [source.looks(5), source.looks(0), source.looks(5)]
+
+    assert answers == [2, None, None]
+    assert source.asked == 2
+    (lost,) = unavailable([source])
+    assert (lost.capture, lost.incomplete) == ("failing", False)
+    assert lost.why.startswith("it raised ZeroDivisionError: integer division or modulo by zero (test_source.py:")
+    assert lost.why.endswith(") and was switched off")
+
+
+def test_a_listener_that_cannot_begin_or_end_costs_its_own_facts_alone() -> None:
+    class Beginning(Source):
+        name = "beginning"
+
+        def listen(self, undo: ExitStack) -> None:
+            raise OSError("no room")
+
+    class Ending(Source):
+        name = "ending"
+
+        def listen(self, undo: ExitStack) -> None:
+            undo.callback({}.popitem)
+
+    sources, ran = (Beginning(), Ending()), []
+    with listening(sources):
+        ran.append("once")
+
+    assert ran == ["once"]
+    first, second = unavailable(sources)
+    assert (first.capture, second.capture) == ("beginning", "ending")
+    assert first.why.startswith("it raised OSError: no room (")
+    assert second.why.startswith("it raised KeyError: 'popitem(): dictionary is empty' (")
+
+
+def test_a_source_that_was_switched_off_says_why_and_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(source_module.switched_off, "failing", "an exception came through it")
+
+    with Failing() as source:
+        pass
+
+    assert [(lost.capture, lost.why) for lost in unavailable([source])] == [("failing", "an exception came through it")]
+
+
+def test_an_exception_names_the_listener_that_it_came_through_last() -> None:
+    def of(run: Callable[[], object]) -> tuple[str, ...]:
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001
+            return listeners_in(error)
+        return ("nothing was raised",)
+
+    with CudaGraphLog(CallIndex()):
+        assert of(lambda: 1 // 0) == ()
+        assert of(lambda: list(CudaGraphLog.lines(None))) == ("cuda graph log",)  # type: ignore[arg-type]
+
+
+def test_an_exception_that_cannot_be_told_is_named_by_its_type() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert "MuteError" in words(MuteError())

@@ -742,7 +742,7 @@ def test_a_program_that_watches_itself_is_seen_by_the_pass_around_it() -> None:
     watched = kgprof.watch(reads_item)
     x = values()
 
-    taken = memory_pass(Stepping(lambda: watched(x)), CPU, Options(steps=4, warmup=1), project=PROJECT)
+    taken = memory_pass(lambda: Stepping(lambda: watched(x)), CPU, Options(steps=4, warmup=1), project=PROJECT)
     watched.stop()
 
     assert isinstance(taken.syncs, SyncRecords)

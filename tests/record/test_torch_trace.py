@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kgprof.model import CompilePass, Options, Skipped, Unavailable
-from kgprof.record import kept_records, timing, torch_trace
+from kgprof.record import kept_records, skip_records, timing, torch_trace
 from kgprof.record.call_index import CallIndex
 from kgprof.record.source import listening, unavailable
 from kgprof.record.torch_trace import StructuredTrace, TorchLogs, compile_pass
@@ -38,7 +38,7 @@ def breaks_once(x: torch.Tensor) -> torch.Tensor:
 
 def recorded(session: Stepping, folder: Path, *, steps: int = 4) -> tuple[CompilePass, list[dict[str, Any]]]:
     path = folder / "trace_records.jsonl.gz"
-    found = compile_pass(session, CPU, Options(steps=steps, warmup=1), records_to=path)
+    found = compile_pass(lambda: session, CPU, Options(steps=steps, warmup=1), records_to=path)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         parsed = [json.loads(line) for line in lines]
     return found, [line for line in parsed if "metadata" in line or "left_out" in line]
@@ -86,7 +86,7 @@ def test_inductors_probe_of_the_cpu_is_no_part_of_the_call_that_asks_for_it(
     session = Stepping(lambda: probed_s.__setitem__(0, 8.0))
 
     options, path = Options(steps=2, warmup=2), tmp_path / "records.jsonl.gz"
-    found = compile_pass(session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
+    found = compile_pass(lambda: session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
 
     assert found.call_us == (1e6, 1e6)
 
@@ -115,7 +115,8 @@ def test_calls_after_warm_up_are_on_the_clock_of_timing(
     monkeypatch.setattr(torch_trace.timing, "clock_for", lambda device: Sevens())
     monkeypatch.setattr(torch_trace.timing, "synchronize", lambda device: waited.append(session.steps))
 
-    found = compile_pass(session, CPU, Options(steps=steps, warmup=warmup), records_to=tmp_path / "records.jsonl.gz")
+    options = Options(steps=steps, warmup=warmup)
+    found = compile_pass(lambda: session, CPU, options, records_to=tmp_path / "records.jsonl.gz")
 
     assert session.steps == steps
     assert [us == 7e9 for us in found.call_us] == [False] * on_wall_clock + [True] * (steps - on_wall_clock)
@@ -291,3 +292,70 @@ def test_compilation_that_is_switched_off_is_said(tmp_path: Path, monkeypatch: p
     assert found.capture_unavailable == (
         Unavailable(capture="compilation", why="TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing"),
     )
+
+
+# ---------------------------------------------------------------- what compiles while the workload is loaded
+
+
+def warmed_up(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], Stepping]:
+    """What loads a step that is compiled by then, as a module does that warms up while it is imported."""
+
+    def load() -> Stepping:
+        made = torch.compile(function, backend="eager")
+        made(torch.ones(3))
+        return Stepping(lambda: made(torch.ones(3)))
+
+    return load
+
+
+def records_of(path: Path, what: str) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [found[what] for line in lines if what in (found := json.loads(line))]
+
+
+def test_what_compiles_while_loading_comes_before_the_first_call_and_its_graphs_are_counted(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trace_records.jsonl.gz"
+
+    found = compile_pass(warmed_up(breaks_once), CPU, Options(steps=4, warmup=1), records_to=path)
+
+    assert [compilation.compile_id for compilation in found.compilations] == ["0/0", "1/0"]
+    assert {frame["call"] for frame in records_of(path, "frame")} == {-1}
+    runs = {graph["compile_id"]: graph["runs"] for graph in records_of(path, "graph")}
+    assert runs == {name: {"-1": 1, "0": 1, "1": 1, "2": 1, "3": 1} for name in ("0/0", "1/0")}
+    assert 0 < found.while_loading_s < 60
+    assert found.call_us[0] < 1e6 * found.while_loading_s  # of which the first call took nothing
+
+
+def test_what_compiles_in_the_first_call_is_no_time_of_loading(tmp_path: Path) -> None:
+    made = torch.compile(breaks_once, backend="eager")
+
+    found, _ = recorded(Stepping(lambda: made(torch.ones(3))), tmp_path)
+
+    assert found.while_loading_s == 0
+
+
+def test_a_module_that_chooses_torchs_logs_does_not_switch_off_what_is_recorded(tmp_path: Path) -> None:
+    levels: list[bool] = []
+
+    def load() -> Stepping:
+        torch._logging.set_logs(recompiles=True)
+        return Stepping(lambda: levels.append(skip_records.are_written()))
+
+    compile_pass(load, CPU, Options(steps=2, warmup=1), records_to=tmp_path / "records.jsonl.gz")
+
+    assert levels == [True, True]
+
+
+def test_a_workload_that_cannot_be_loaded_leaves_what_it_compiled(tmp_path: Path) -> None:
+    path = tmp_path / "trace_records.jsonl.gz"
+
+    def load() -> Stepping:
+        warmed_up(breaks_once)()
+        raise RuntimeError("no weights")
+
+    with pytest.raises(RuntimeError, match="no weights"):
+        compile_pass(load, CPU, Options(steps=2, warmup=1), records_to=path)
+
+    assert {frame["outcome"] for frame in records_of(path, "frame")} == {"compiled"}

@@ -34,6 +34,7 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
         "fused.default  graph-breaks        0         1            exceeded",
         "fused.default  skipped-frames      0         0            held",
         "fused.default  recompiles          0         4            exceeded",
+        "fused.default  eager-calls         0         0            held",
         "the default backend, --fail-on error, 2 findings",
         "",
         "FAILED: gate failed: fused.default: 1 over the budget of 0 graph-breaks",

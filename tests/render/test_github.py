@@ -68,9 +68,18 @@ def test_an_accepted_finding_is_a_notice_with_its_reason() -> None:
     judged = judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings(entries=[gated.entry()]))
 
     assert [(command, text) for command, _, text in commands(judged)] == [
-        ("notice", "gate passed: 3 budgets met in 1 run, 1 finding accepted"),
+        ("notice", "gate passed: 4 budgets met in 1 run, 1 finding accepted"),
         ("notice", "accepted by ana, until 2027-01-31: it is a demo: graph break (GB0059): print() is called"),
     ]
+
+
+def test_a_budget_that_only_warns_is_a_warning() -> None:
+    eager = gated.finding("KGP108")
+    found = gated.with_calls(gated.profile(eager), calls=9, with_a_graph=2, graph_runs=2, eager={eager.fingerprint: 7})
+
+    annotations = [(command, text) for command, _, text in commands(judge(found, gated.settings()))]
+
+    assert ("warning", "fused.default: eager-calls: 7 calls") in annotations
 
 
 def test_ten_of_a_kind_the_worst_first_and_the_last_says_how_many_more() -> None:

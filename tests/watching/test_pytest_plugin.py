@@ -182,3 +182,69 @@ def test_a_note_counts_where_it_is_asked_for(pytester: pytest.Pytester) -> None:
 
     ran(pytester, without).assert_outcomes(passed=1)
     ran(pytester, without.replace("addresses()", "addresses(notes=True)")).assert_outcomes(failed=1)
+
+
+WARMED_BEFORE = {
+    "a session fixture": """
+import pytest
+
+@pytest.fixture(scope="session")
+def model():
+    made = torch.compile(torch.nn.Linear(3, 3).requires_grad_(False), backend="eager")
+    made(torch.ones(2, 3))
+    return made
+""",
+    "the module itself": """
+import pytest
+
+MODEL = torch.compile(lambda rows: rows.tanh() * 2, backend="eager")
+MODEL(torch.ones(2, 3))
+
+@pytest.fixture
+def model():
+    return MODEL
+""",
+    "a class fixture": """
+import pytest
+
+class Norm:
+    @torch.compile(backend="eager")
+    def __call__(self, rows):
+        return rows / rows.norm()
+
+@pytest.fixture(scope="class")
+def model():
+    norm = Norm()
+    norm(torch.ones(2, 3))
+    return norm
+""",
+}
+USES_THE_MODEL = """
+@torch.compile(backend="eager")
+def loss(rows):
+    return rows.mean()
+
+def test_model(kgprof_guard, model):
+    rows = torch.ones(2, 3)
+    watched = kgprof_guard(lambda: loss(model(rows)))
+    for _ in range(3):
+        watched()
+    kgprof_guard.no_graph_breaks()
+"""
+
+
+@pytest.mark.parametrize("place", WARMED_BEFORE)
+def test_a_model_that_was_compiled_before_the_guard_is_not_passed_over(pytester: pytest.Pytester, place: str) -> None:
+    result = ran(pytester, WARMED_BEFORE[place] + USES_THE_MODEL)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E *this was not observed*", "E *compiled before kgprof listened; that code ran in 3*"]
+    )
+
+
+@pytest.mark.parametrize("place", WARMED_BEFORE)
+def test_after_a_reset_the_guard_sees_that_model(pytester: pytest.Pytester, place: str) -> None:
+    text = USES_THE_MODEL.replace("    rows = torch", "    torch._dynamo.reset()\n    rows = torch")
+
+    ran(pytester, WARMED_BEFORE[place] + text).assert_outcomes(passed=1)

@@ -1,0 +1,98 @@
+"""What a program's text says of torch.compile: where it stands, and which functions nothing in the file calls."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def first_compile(text: str) -> int | None:
+    """The line of the first ``torch.compile``, as a call or a decorator, whatever the file names it."""
+    if "compile" not in text or (tree := _parsed(text)) is None:
+        return None
+    nodes = tuple(ast.walk(tree))
+    modules, functions = {"torch"}, set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            modules |= {each.asname for each in node.names if each.name == "torch" and each.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+            functions |= {each.asname or each.name for each in node.names if each.name == "compile"}
+    lines = [
+        node.lineno
+        for node in nodes
+        if (isinstance(node, ast.Name) and node.id in functions)
+        or (
+            isinstance(node, ast.Attribute)
+            and node.attr == "compile"
+            and isinstance(node.value, ast.Name)
+            and node.value.id in modules
+        )
+    ]
+    return min(lines, default=None)
+
+
+def uncalled(text: str) -> tuple[str, ...]:
+    """Functions at the top of a file that can be called without arguments and that nothing in it leads to.
+
+    Where one of them is called by another, the other alone: it is the one to begin with.
+    """
+    tree = _parsed(text)
+    if tree is None:
+        return ()
+    functions = {node.name: node for node in _top(tree.body) if isinstance(node, _Function)}
+    reached = set[str]()
+    new = {name for node in _top(tree.body) for name in _at_once(node)} & functions.keys()
+    while new:
+        reached |= new
+        named = {name for function in new for name in _names(functions[function])}
+        new = (named & functions.keys()) - reached
+    left = [function for name, function in functions.items() if name not in reached]
+    called = {name for function in left for name in _names(function) if name != function.name}
+    roots = (function for function in left if function.name not in called and _needs_nothing(function.args))
+    # Any other decorator may hand the function to somebody who calls it, as @app.command() does.
+    return tuple(root.name for root in roots if set(map(_owner, root.decorator_list)) <= {"torch", "compile"})
+
+
+def _owner(decorator: ast.expr) -> str:
+    """``torch`` of ``@torch.compile(dynamic=True)``."""
+    while isinstance(decorator, ast.Call | ast.Attribute):
+        decorator = decorator.func if isinstance(decorator, ast.Call) else decorator.value
+    return decorator.id if isinstance(decorator, ast.Name) else ""
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):  # written for another Python, or none
+        return None
+
+
+def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a module, those under an ``if`` or in a ``try`` or ``with`` among them."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody"):
+            if not isinstance(node, (*_Scope, ast.ClassDef)):
+                yield from _top(getattr(node, part, []))
+
+
+def _at_once(node: ast.stmt) -> Iterator[str]:
+    """Names that run with the statement: of a function its decorators and defaults."""
+    if isinstance(node, _Function):
+        parts: list[ast.AST] = [*node.decorator_list, *node.args.defaults]
+        yield from (name for part in parts for name in _names(part))
+    else:
+        inner = {each for part in ast.walk(node) if isinstance(part, _Function) for each in ast.walk(part)}
+        every = (part for part in ast.walk(node) if isinstance(node, ast.ClassDef) or part not in inner)
+        yield from (part.id for part in every if isinstance(part, ast.Name))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+def _needs_nothing(arguments: ast.arguments) -> bool:
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    keywords = all(default is not None for default in arguments.kw_defaults)
+    return positional == len(arguments.defaults) and keywords

@@ -1,0 +1,115 @@
+"""What torch computes for its structured trace: nothing that a Recording does not keep, and nothing that can raise.
+
+torch computes a record's payload as soon as anybody listens to the trace. Some payloads print whole dataclasses, and so
+the tensors in them: a tensor subclass without a ``__repr__`` of its own then runs its operators inside the compilation,
+which may raise there, or break the graph. While kgprof alone listens, such a payload is not computed. Where the user
+listens as well (TORCH_TRACE), it is, and what it raises is kept from the compilation and told as incomplete.
+
+Every module of torch has imported ``trace_structured`` by its name, so its code is exchanged, and not the function.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FunctionType
+from typing import Any
+
+from kgprof.record.source import LogListener, Source, replace, words
+
+GUARDED = "_kgprof_trace_structured"  # in the module of torch's function
+METADATA = "fw_metadata"  # what a payload of AOTAutograd prints, as the payload's function names it
+ARTIFACT = "artifact"
+
+
+class TracePayloads(Source):
+    """Stands before ``trace_structured`` while it listens."""
+
+    name = "trace payloads"
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            from torch._dynamo.eval_frame import skip_code
+            from torch._logging import _internal
+
+            function, log = _internal.trace_structured, _internal.trace_log
+        except (AttributeError, ImportError) as error:
+            self.unavailable = f"this torch has no trace_structured or no skip_code ({error})"
+            return
+        if not isinstance(function, FunctionType) or function.__closure__:
+            self.unavailable = "torch's trace_structured has been replaced"
+            return
+        original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        original.__kwdefaults__ = function.__kwdefaults__
+        guarded = self._guarding(original, log, skip_code)
+        replace(_internal, GUARDED, guarded, undo)
+
+        def exchanged(*args: Any, **named: Any) -> None:
+            _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]  # noqa: F821  torch's global
+
+        for frame in (exchanged, guarded):  # a backward is compiled where Dynamo looks at every frame
+            skip_code(frame.__code__)
+        undo.callback(setattr, function, "__code__", function.__code__)
+        function.__code__ = exchanged.__code__
+
+    def _guarding(
+        self, original: Callable[..., None], log: logging.Logger, skip_code: Callable[..., None]
+    ) -> Callable[..., None]:
+        def guarded(name: str, metadata_fn: Callable[[], Any] = dict, **named: Any) -> None:
+            alone = not any(map(_is_a_users, log.handlers))
+            try:
+                if alone and name != ARTIFACT and not _is_wanted(name, log):
+                    return
+                metadata = metadata_fn()
+                what = str(metadata.get("name")) if name == ARTIFACT else name
+                if alone and not _is_wanted(what, log):
+                    return
+                if "payload_fn" in named:
+                    named["payload_fn"] = self._payload(what, named["payload_fn"], alone, skip_code)
+                original(name, lambda: metadata, **named)
+            except Exception as error:  # noqa: BLE001  it would fail the compilation, which can do without a record
+                self._lost(name, error)
+
+        return guarded
+
+    def _payload(
+        self, what: str, compute: Callable[[], Any], alone: bool, skip_code: Callable[..., None]
+    ) -> Callable[[], Any]:
+        def payload() -> Any:
+            try:
+                printed = _without_tensors(compute) if alone else None
+                return compute() if printed is None else printed
+            except Exception as error:  # noqa: BLE001  of the program's own __repr__
+                self._lost(what, error)
+                return None
+
+        skip_code(payload.__code__)
+        return payload
+
+    def _lost(self, what: str, error: Exception) -> None:
+        told = f"torch could not print {what}: {words(error)}"
+        if os.environ.get("TORCH_TRACE"):
+            told += "; TORCH_TRACE is set, and without kgprof torch lets this fail the compilation"
+        self.lost = self.lost or told
+
+
+def _is_wanted(name: str, log: logging.Logger) -> bool:
+    return any(name in getattr(handler, "wanted", ()) for handler in log.handlers)
+
+
+def _is_a_users(handler: logging.Handler) -> bool:
+    """torch's own handler stands there until its first record, and writes nothing without a folder."""
+    return not isinstance(handler, LogListener) and getattr(handler, "root_dir", "") is not None
+
+
+def _without_tensors(compute: Callable[[], Any]) -> str | None:
+    """Of AOTAutograd's metadata that which a reader looks for, in torch's words; None where it prints something else.
+
+    The metadata holds tensors, and a tensor subclass may run any code when it is printed.
+    """
+    names, cells = getattr(getattr(compute, "__code__", None), "co_freevars", ()), getattr(compute, "__closure__", None)
+    if not cells or METADATA not in names:
+        return None
+    metadata = cells[names.index(METADATA)].cell_contents
+    types = ", ".join(f"output_type={info.output_type!r}" for info in metadata.output_info)
+    return f"static_input_indices={list(metadata.static_input_indices)}, {types}"
