@@ -18,6 +18,7 @@ ROOMS = (
     *("_version", "errors", "wording", "model"),
     "judge",  # which of two times is shorter: nobody else decides it
     *("progress", "signals"),
+    "coverage",  # what a Profile says of its rules: seen, not seen, could not be seen
     "reading",  # a Recording's layout, its traces, records and sources; Evidence: each of them read once
     "measures",  # what the passes of one run measured
     "limits",  # what limits a run, by the shares of its step

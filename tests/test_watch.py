@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import subprocess
 import sys
 import warnings
@@ -60,6 +61,21 @@ def test_a_clean_function_has_no_finding_and_no_note() -> None:
 
     assert torch.equal(result, torch.full((4,), 2.0))
     assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (), 0)
+    assert re.search(r"no finding \(\d+ of \d+ rules checked\) in 3 steps", repr(watched))
+    looked_for = {rule for row in watched.coverage if not row.missing for rule in row.rules}
+    assert {"KGP101", "KGP103", "KGP201", "KGP401"} <= looked_for
+    assert looked_for.isdisjoint({"KGP306", "KGP603", "KGP604"})
+
+
+def test_after_one_step_nothing_is_said_of_steps_after_warm_up() -> None:
+    watched = kgprof.watch(compiled(lambda x: x * 2))
+    watched(torch.ones(4))
+    watched.stop()
+
+    missing = {rule: row.missing for row in watched.coverage for rule in row.rules}
+    assert missing["KGP101"] == ""
+    assert missing["KGP103"] == "the program made 1 step, and --warmup is 1"
+    assert missing["KGP201"] == "MEMORY watched 1 step, and warm-up takes 1"
 
 
 def test_a_read_is_found_at_its_line_with_its_count_a_step() -> None:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import msgspec
 
-from kgprof import collectors, limits
+from kgprof import collectors, coverage, limits
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis import memory, ranks
@@ -19,7 +19,7 @@ from kgprof.analysis.ranks import rank_balance
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
-from kgprof.collectors import accepted, caches
+from kgprof.collectors import accepted, caches, witnesses
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
@@ -51,6 +51,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
+    covered = witnesses.coverage(evidence, collectors.RULES, findings)
     runs = tuple(_with_limits(run, findings) for run in runs)
     weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
     changed, next_actions = differences(plan.trace_files, runs), actions(evidence, runs, findings)
@@ -83,9 +84,10 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         runs=runs,
         findings=findings,
         rules=collectors.RULES,
-        omissions=omissions(recording, runs),
+        coverage=covered,
+        omissions=(*omissions(recording, runs), *coverage.gaps(covered)),
         actions=next_actions,
-        checklist=checklist(evidence, runs, findings, weighed),
+        checklist=checklist(evidence, runs, findings, weighed, covered),
         trade_offs=weighed,
         trace_files=plan.trace_files,
         sources=_sources(evidence),
@@ -185,7 +187,6 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         log=_excerpt(record.log),
         notes=(*notes, *memory.notes(remembered), *across_ranks),
         script=record.script,
-        records_lacking=_records_lacking(record),
         holistic=run.once(holistic_check.in_trace),
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
@@ -276,17 +277,6 @@ def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped
         rows=tuple(sorted(host.rows, key=lambda row: (-row.self_us, row.file, row.line, row.function))),
         rows_left_out=host.rows_left_out,
     )
-
-
-def _records_lacking(run: m.RunRecord) -> str:
-    if isinstance(run.records, m.Skipped):
-        return run.records.reason
-    if not run.records.left_out:
-        return ""
-    unavailable = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    damaged = any(lost.incomplete and lost.capture == "structured trace" for lost in unavailable)
-    why = "are damaged, cut off or beyond the limit" if damaged else "exceed the limit"
-    return f"{run.records.left_out:,} records of the compiler {why}"
 
 
 def _excerpt(log: str) -> m.LogExcerpt:

@@ -1,7 +1,8 @@
 """The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
 
-An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen: where
-nothing was looked at, or there was nothing to look at, it is not observed, with the reason. What a practice forbids is
+An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen, in
+runs in which its rules were looked for (the Profile's coverage): where they were not, or there was nothing to look at,
+it is not observed, with the reason. What a practice forbids is
 judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True`` stands in it, but
 whether it would hold.
 
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import (
     addresses,
@@ -170,15 +172,18 @@ class Seen:
         runs: Sequence[m.RunReport],
         findings: Sequence[m.Finding],
         trade_offs: Sequence[m.TradeOff],
+        covered: Sequence[m.Coverage],
     ) -> None:
         self.evidence, self.findings = evidence, findings
+        self.covered = covered
         self.on_cuda = evidence.device == "cuda"
         self.runs = [run for run in runs if run.key.mode != m.EAGER]
         self.timed_in_eager = {
             run.key.strategy for run in runs if run.key.mode == m.EAGER and isinstance(run.step, m.Spread)
         }
         self.trade_offs = [one for one in trade_offs if one.guarded.mode != m.EAGER]
-        self.tensors = [run for run in evidence.once(run_tensors) if run.key.mode != m.EAGER]
+        watched = self.looked_for(addresses.UNSTABLE)
+        self.tensors = [run for run in evidence.once(run_tensors) if run.key in watched]
         self.buffers = [run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER]
         # What ran on the GPU in each.
         self.kernels = {
@@ -193,18 +198,13 @@ class Seen:
             if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
         ]
         recorded = [(run, run.records) for run in evidence.recording.runs if isinstance(run.records, m.CompileRecords)]
-        # With at least one compiled graph, whose records are whole: without code that was compiled before them.
+        # With at least one compiled graph, whose records are whole.
+        whole = self.looked_for(graph_breaks.GRAPH_BREAK)
         self.compiled = [
             run.key
-            for run, records in recorded
-            if not records.left_out
-            and run.key.mode != m.EAGER
-            and isinstance(run.compile, m.CompilePass)
-            and run.compile.compilations
-            and not m.ran_unseen(run.compile.capture_unavailable)
+            for run in self.runs
+            if run.key in whole and isinstance(run.compile, m.CompileSummary) and run.compile.compilations
         ]
-        passes = (run.compile for run in evidence.recording.runs if isinstance(run.compile, m.CompilePass))
-        self.ran_unseen = next(filter(None, (m.ran_unseen(each.capture_unavailable) for each in passes)), "")
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
         self.eager_calls = sum(
             sum(run.compile.compiled_calls.eager.values())
@@ -227,15 +227,29 @@ class Seen:
         ids = {rule.id for rule in rules}
         return [one for one in self.findings if one.rule in ids and one.counts and _compiles(one)]
 
+    def looked_for(self, *rules: m.Rule) -> list[m.RunKey]:
+        """List the runs that compile in all of which each of these rules was looked for."""
+        ids = [rule.id for rule in rules]
+        return [run.key for run in self.runs if not coverage.missing(self.covered, run.key, *ids)]
+
+    def missing(self, *rules: m.Rule) -> str:
+        """Say why these rules were looked for in no run that compiles; empty where they were in one."""
+        if self.looked_for(*rules):
+            return ""
+        ids = [rule.id for rule in rules]
+        return next((coverage.missing(self.covered, run.key, *ids) for run in self.runs), "no run compiles")
+
     @property
     def unwatched(self) -> str:
-        """Why no tensor was looked at; empty where some were."""
+        """Say why no tensor was looked at; empty where some were."""
         if any(graph.inputs for run in self.tensors for graph in run.tensors.graphs):
             return ""
-        if self.tensors:
-            return "no compiled graph ran while MEMORY watched"
-        reasons = (run.memory.reason for run in self.evidence.recording.runs if isinstance(run.memory, m.Skipped))
-        return next(reasons, "MEMORY could not watch tensors")
+        return self.missing(addresses.UNSTABLE) or "no compiled graph ran while MEMORY watched"
+
+    @property
+    def unread(self) -> str:
+        """Say why no sync was counted; empty where they were in one run."""
+        return "" if self.read_watched else self.missing(*syncs.WAITING) or "the program has no steps to count"
 
     @property
     def no_replay(self) -> str:
@@ -249,12 +263,16 @@ class Seen:
 
 
 def checklist(
-    evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding], trade_offs: Sequence[m.TradeOff]
+    evidence: Evidence,
+    runs: Sequence[m.RunReport],
+    findings: Sequence[m.Finding],
+    trade_offs: Sequence[m.TradeOff],
+    covered: Sequence[m.Coverage],
 ) -> tuple[m.ChecklistItem, ...]:
     """As TITLES has them, always. Empty for a gate, which has budgets instead."""
     if evidence.recording.header.options.for_a_gate:
         return ()
-    seen = Seen(evidence, runs, findings, trade_offs)
+    seen = Seen(evidence, runs, findings, trade_offs, covered)
     judged = (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_training(seen), *_for_cond(seen), *_for_speed(seen))
     items = {item.id: item for item in judged}
     return tuple(items[id_] for id_ in TITLES)
@@ -290,7 +308,8 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     )
     copied = [found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda]
     none = "no input was copied before a replay"
-    yield _item("captured-by-reference", against=copied, passed=none, unseen=seen.no_replay)
+    unseen = seen.no_replay or seen.missing(addresses.COPIED)
+    yield _item("captured-by-reference", against=copied, passed=none, unseen=unseen)
     wrote_none = f"{of_graphs} wrote only to inputs with fixed addresses"
     written = seen.of(mutations.INPUT_MUTATED)
     yield _item("no-writes-inside", against=written, passed=wrote_none, unseen=seen.unwatched)
@@ -302,7 +321,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
         "no-reads-inside",
         against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
         passed=f"no sync in the compiled regions of {_named(seen.read_watched)}",
-        unseen="" if seen.read_watched else "syncs were not recorded in any run",
+        unseen=seen.unread,
     )
 
 
@@ -342,8 +361,8 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     def in_compiled(
         id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = (), unseen: str = ""
     ) -> m.ChecklistItem:
-        lacking = seen.ran_unseen or "nothing was compiled, or its records are incomplete"
-        unseen = unseen if seen.compiled else lacking
+        if not seen.compiled:
+            unseen = seen.missing(graph_breaks.GRAPH_BREAK) or "nothing was compiled"
         return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
 
     for_sizes = [
@@ -394,45 +413,51 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
 
 
 def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
-    warm = {  # where it is known in which step each was
-        run.key: [one for one in run.compile.compilations if one.call and one.call >= since]
+    told_apart = seen.looked_for(*recompiles.RULES)
+    steady_from = {
+        run.key: run.compile.steady_from
         for run in seen.evidence.recording.runs
-        if run.key in seen.compiled
-        and isinstance(run.compile, m.CompilePass)
-        and (len(run.compile.call_us) if run.compile.calls is None else run.compile.calls)
-        > (since := run.compile.steady_from)
+        if run.key in seen.compiled and run.key in told_apart and isinstance(run.compile, m.CompilePass)
+    }
+    warm = {
+        run.key: [one for one in run.compile.compilations if (one.call or 0) >= steady_from[run.key]]
+        for run in seen.runs
+        if run.key in steady_from
+        and isinstance(run.compile, m.CompileSummary)
         and all(one.call is not None for one in run.compile.compilations)
     }
     late = [
-        f"{function} is compiled in {plural(number, 'step')} of {key.slug} after warm-up"
+        f"torch compiles {function} in {plural(number, 'step')} of {key.slug} after warm-up"
         for key, compilations in warm.items()
         for (function, _), number in Counter(
             of for of, _ in {((one.function, one.location), one.call) for one in compilations}
         ).items()
         if number > 1
     ]
-    once = plural(sum(map(len, warm.values())), "compilation")
+    number = sum(map(len, warm.values()))
+    once = f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each function in one step only"
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     yield _item(
         "no-recompile-in-loop",
         against=against,
         failed=() if against else late[:1],
-        passed=f"{once} after warm-up in {_named(warm)}, each function in one step only",
-        unseen="" if warm else seen.ran_unseen or "nothing was compiled, or its steps are unknown",
+        passed=once if number else f"nothing was compiled after warm-up in {_named(warm)}",
+        unseen="" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
     )
     in_half = {
         key: next((row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), "")
         for key, kernels in seen.kernels.items()
     }
-    slow = (matmul_precision.FLOAT32_ON_CUDA_CORES.id, matmul_precision.NO_AUTOCAST.id)
+    slow = (matmul_precision.FLOAT32_ON_CUDA_CORES, matmul_precision.NO_AUTOCAST)
+    ids = [rule.id for rule in slow]
     unseen = "" if any(in_half.values()) else "float32 matmuls are too small a part of the step"
     if not seen.on_cuda:
         unseen = "not applicable on a CPU"
-    elif not in_half:
-        unseen = "no run has a trace of the GPU's kernels"
+    elif why := seen.missing(*slow):
+        unseen = why
     yield _item(
         "mixed-precision",
-        against=[found for found in seen.findings if found.rule in slow and found.run and in_half.get(found.run) == ""],
+        against=[found for found in seen.findings if found.rule in ids and found.run and in_half.get(found.run) == ""],
         passed="; ".join(f"{key.slug} runs {name}" for key, name in in_half.items() if name),
         unseen=unseen,
     )
@@ -450,13 +475,11 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     if requested := seen.requested:
         passed = f"CUDA graphs were requested in {_named(requested)}"
         return _item("cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS)
-    timed = [run.key for run in seen.runs if isinstance(run.step, m.Spread) and run.key in seen.kernels]
-    none = "" if timed else "no run on a GPU has both TIMING and a trace"
     return _item(
         "cuda-graphs-tried",
         against=seen.of(*device_idle.RULES),
-        passed=f"the GPU is busy for most of the step in {_named(timed)}",
-        unseen=none if seen.on_cuda else NO_CUDA_GRAPHS,
+        passed=f"the GPU is busy for most of the step in {_named(seen.looked_for(*device_idle.RULES))}",
+        unseen=seen.missing(*device_idle.RULES) if seen.on_cuda else NO_CUDA_GRAPHS,
     )
 
 
@@ -464,6 +487,7 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds
     refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
+    unlooked = seen.missing(aliases.COND)
     for id_, kind, refuses, otherwise in (
         ("cond-predicate", None, "any other predicate", "before it ran"),
         ("cond-branches-match", None, "branches that differ", "for another reason"),
@@ -475,7 +499,7 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
             id_,
             against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
             passed=f"torch compiled it in {_named(conds)}, and it refuses {refuses}",
-            unseen="" if conds or at else none or f"torch refused the branches {otherwise}",
+            unseen=unlooked if conds or at else none or f"torch refused the branches {otherwise}",
         )
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
     together = "" if set(seen.requested) & set(conds) else "no run with torch.cond requested CUDA graphs"
@@ -484,7 +508,7 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
         "cond-costs-cuda-graphs",
         against=[finding for finding in seen.of(*lost_by) if finding.run in conds],
         passed=f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none",
-        unseen=none or (together if seen.on_cuda else on_cpu),
+        unseen=none or (together or seen.missing(*lost_by) if seen.on_cuda else on_cpu),
     )
 
 
@@ -492,9 +516,8 @@ def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     untraced = "no run has a trace with GPU events" if seen.on_cuda else "this is a CPU run"
     traced = f"{m.PassName.TRACE.upper()} has the GPU kernels of {_named(seen.kernels)}"
     yield _item("device-profiled", passed=traced, unseen="" if seen.kernels else untraced)
-    unread = "" if seen.read_watched else "syncs were not recorded in any run"
     none = f"0 syncs per step in {_named(seen.read_watched)}"
-    yield _item("few-reads", against=seen.of(*syncs.WAITING), passed=none, unseen=unread)
+    yield _item("few-reads", against=seen.of(*syncs.WAITING), passed=none, unseen=seen.unread)
     yield copies_together(seen.buffers, on_cuda=seen.on_cuda)
     slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
     faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]

@@ -3,16 +3,14 @@
 from pathlib import PurePath
 
 from kgprof import model as m
-from kgprof.collectors import syncs
+from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
-from kgprof.wording import plural
 
 _NO_POOLS = m.Skipped(reason="this Recording has no data on the pools of CUDA graphs")
 _ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident set is measured instead")
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
-SYNC_HOOKS = "sync hooks"  # the capture of reads
 
 
 def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
@@ -20,7 +18,7 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     memory = run.record.memory
     if isinstance(memory, m.Skipped):
         return memory
-    unseen, events = _why_no_reads(memory, run.record.script), run.whole.once(syncs.collect)
+    unseen, events = _why_no_reads(run), run.whole.once(syncs.collect)
     on_gpu = run.whole.device == "cuda"
     pools: int | m.Skipped = _NO_POOLS if on_gpu else _ON_A_CPU
     if on_gpu and isinstance(memory.peaks, m.MemoryPeaks) and isinstance(memory.peaks.graph_pool_bytes, int):
@@ -60,19 +58,12 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
     )
 
 
-def _why_no_reads(memory: m.MemoryPass, script: m.ScriptRun | None) -> str:
-    """Empty where every read was seen: half of the hooks, or half of the records, would count too few."""
-    if missing := next((one for one in memory.capture_unavailable if one.capture == SYNC_HOOKS), None):
-        return missing.words
-    if isinstance(memory.syncs, m.Skipped):
-        return memory.syncs.reason
-    if memory.syncs.left_out:
-        return f"{memory.syncs.left_out:,} syncs are beyond what MEMORY keeps"
-    if script is not None and script.is_one_window:
-        return "the program has no steps to count"
-    if len(memory.step_us) <= memory.steady_from:
-        return f"MEMORY watched {plural(len(memory.step_us), 'step')}, and warm-up takes {memory.steady_from}"
-    return ""
+def _why_no_reads(run: RunEvidence) -> str:
+    """Empty where every read was seen, step by step."""
+    watched, script = run.once(witnesses.WITNESSES[m.Witness.READS]), run.record.script
+    if isinstance(watched, m.Skipped):
+        return watched.reason
+    return "the program has no steps to count" if script is not None and script.is_one_window else ""
 
 
 def _eager_peak(run: RunEvidence) -> int | m.Skipped:

@@ -12,7 +12,6 @@ from kgprof.collectors import (
     break_even,
     caches,
     compilations,
-    coverage,
     cuda_graphs,
     device_idle,
     disagreements,
@@ -21,6 +20,7 @@ from kgprof.collectors import (
     input_pipeline,
     matmul_precision,
     mutations,
+    nothing_measured,
     optimizer_steps,
     recompiles,
     results,
@@ -29,8 +29,8 @@ from kgprof.collectors import (
     small_cuda_graphs,
     syncs,
 )
-from kgprof.collectors.coverage import measured
 from kgprof.collectors.library_switches import with_switches
+from kgprof.collectors.nothing_measured import measured
 from kgprof.reading.evidence import Evidence
 
 __all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "rule_of", "weight"]
@@ -52,7 +52,7 @@ class Collector(Protocol):
 
 COLLECTORS: tuple[Collector, ...] = (
     results,
-    coverage,
+    nothing_measured,
     graph_breaks,
     skipped_frames,
     recompiles,

@@ -28,7 +28,7 @@ CACHE_BYPASSED = m.Rule(
         "Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
     ),
     topic=m.Topic.COMPILATION,
-    seen_in=((m.Witness.COMPILE,),),
+    seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),

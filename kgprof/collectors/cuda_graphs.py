@@ -44,7 +44,7 @@ SKIPPED = m.Rule(
         "a fixed address. Keep operators that run on the CPU (torch.cond, copies to the CPU) out of the function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK)),
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK, m.Witness.METADATA)),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -82,7 +82,7 @@ NONE_LAUNCHED = m.Rule(
         "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -100,7 +100,7 @@ RERECORDED = m.Rule(
     example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
     remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that occur during warm-up.",
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG, m.Witness.STEADY_CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),

@@ -62,7 +62,7 @@ DEVICE_IDLE = m.Rule(
         "(mode='reduce-overhead'), or give each step more work."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -91,7 +91,7 @@ LAUNCH_BOUND = m.Rule(
         "when compiled, which torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TIMING),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(

@@ -28,7 +28,7 @@ REPLACED_INPUT = m.Rule(
         "freed one."
     ),
     topic=m.Topic.TENSORS,
-    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
@@ -46,7 +46,7 @@ KEPT_OUTPUT = m.Rule(
     example="for x in batches: static_x.copy_(x); graph.replay(); outputs.append(static_y) without a clone.",
     remedy="Clone what you keep beyond the next replay: outputs.append(static_y.clone()).",
     topic=m.Topic.TENSORS,
-    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
@@ -67,7 +67,7 @@ CAPTURED_AGAIN = m.Rule(
         "several shapes keep one graph per shape in a dict."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=False,
     symptom_of=(),

@@ -7,7 +7,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.timeline import NOBODY
@@ -33,7 +33,7 @@ SLOW_DATA_LOADER = m.Rule(
         "augmentation to the GPU, or prepare the data once and keep it."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
     symptom_of=(),
@@ -50,7 +50,7 @@ PAGEABLE_COPY = m.Rule(
     example="for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches.",
     remedy="DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then .to(device, non_blocking=True).",
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
     judged_from_times=True,
     symptom_of=(),
@@ -63,11 +63,11 @@ class InputWait(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     rule: str
-    idle_us: float  # a step; the GPU's, inside the loader or the copying call
-    copy_us: float  # a step; device time of the copies
+    idle_us: float  # per step, or in the window; the GPU's, inside the loader or the copying call
+    copy_us: float  # likewise; device time of the copies
     step_us: float
-    count: int  # batches, or copies, in all traced steps
-    steps: int
+    count: int  # batches, or copies, in all of ``extent``
+    extent: Extent
     workers: bool  # of a loader: it has worker processes
     measured_in: tuple[m.PassName, ...]
 
@@ -85,7 +85,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped):
         return
-    columns, number = traced.columns, len(traced.steps)
+    columns = traced.columns
     loading = np.flatnonzero(columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op"))
     if len(loading):
         without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
@@ -96,7 +96,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             copy_us=0.0,
             step_us=traced.step_us,
             count=len(loading),
-            steps=number,
+            extent=traced.extent,
             workers=not without,
             measured_in=traced.measured_in,
         )
@@ -111,7 +111,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             copy_us=traced.device_us(pageable),
             step_us=traced.step_us,
             count=int(pageable.sum()),
-            steps=number,
+            extent=traced.extent,
             workers=False,
             measured_in=traced.measured_in,
         )
@@ -122,7 +122,8 @@ def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: InputWait) -> m.Finding:
-    share, steps = f"{100 * event.lost_us / event.step_us:.0f} % of the step", plural(event.steps, "step")
+    extent, steps = event.extent, event.extent.words
+    share = f"{100 * event.lost_us / event.step_us:.0f} % of the {extent.per}"
     if event.rule == SLOW_DATA_LOADER.id:
         level, fix = SLOW_DATA_LOADER.level, "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
         message = f"the GPU waits for the DataLoader: {share}, {plural(event.count, 'batch', 'batches')} in {steps}"
@@ -142,9 +143,7 @@ def _finding(event: InputWait) -> m.Finding:
         message=message,
         run=event.run,
         fingerprint=fingerprint(event.rule, event.run),
-        cost=m.FindingCost(
-            value=event.lost_us, unit="us/step", what=what, measured_in=event.measured_in, samples=event.steps
-        ),
-        saves=m.Saving(us_per_step=event.lost_us, how=how, measured_in=event.measured_in),
+        cost=extent.cost(event.lost_us, what, event.measured_in),
+        saves=extent.saving(event.lost_us, how, event.measured_in),
         fix=fix,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
@@ -37,7 +37,7 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
         "the results: both change the last digits."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -59,7 +59,7 @@ MATH_ATTENTION = m.Rule(
         "is_causal=True instead of a mask, and a head dimension that is a multiple of 8."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -76,7 +76,7 @@ NO_AUTOCAST = m.Rule(
     example="A training loop with TF32 on and without torch.autocast.",
     remedy="Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16); check the results.",
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -89,10 +89,10 @@ class SlowProducts(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     rule: str
-    device_us: float  # a step
+    device_us: float  # per step, or in the window
     step_us: float
-    launches: int  # in all traced steps
-    steps: int
+    launches: int  # in all of ``extent``
+    extent: Extent
     largest: str  # the kernel that took most of it
     rate: float | None  # how many times as fast the card was measured to multiply otherwise; None: not measured
     backward: bool  # of attention: more of its work runs in the backward pass, which is not told apart
@@ -125,7 +125,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
             device_us=traced.device_us(which),
             step_us=traced.step_us,
             launches=len(events),
-            steps=len(traced.steps),
+            extent=traced.extent,
             largest=columns.names[int(np.argmax(totals))],
             rate=rate,
             backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
@@ -160,7 +160,7 @@ def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: SlowProducts) -> m.Finding:
     share = 100 * event.device_us / event.step_us
-    kernels = f"{plural(event.launches, 'kernel')} in {plural(event.steps, 'step')}, {share:.0f} % of the step"
+    kernels = f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share:.0f} % of the {event.extent.per}"
     return m.Finding(
         rule=event.rule,
         level=_BY_ID[event.rule].level,
@@ -168,13 +168,7 @@ def _finding(event: SlowProducts) -> m.Finding:
         run=event.run,
         fingerprint=fingerprint(event.rule, event.run),
         detail=f"the largest: {event.largest}",
-        cost=m.FindingCost(
-            value=event.device_us,
-            unit="us/step",
-            what="GPU time of these kernels",
-            measured_in=(m.PassName.TRACE,),
-            samples=event.steps,
-        ),
+        cost=event.extent.cost(event.device_us, "GPU time of these kernels", (m.PassName.TRACE,)),
         saves=_saving(event),
         fix=_FIXES[event.rule],
     )
@@ -184,11 +178,7 @@ def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
         return m.Skipped(reason="the backward pass of attention cannot be told apart from the rest")
     if event.rate is None:
-        return m.Saving(
-            us_per_step=event.device_us, how="all of these kernels' GPU time", measured_in=event.measured_in
-        )
-    return m.Saving(
-        us_per_step=event.device_us * max(0.0, 1 - 1 / event.rate),
-        how=f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on this card's matmuls",
-        measured_in=event.measured_in,
-    )
+        return event.extent.saving(event.device_us, "all of these kernels' GPU time", event.measured_in)
+    saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)
+    how = f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on this card's matmuls"
+    return event.extent.saving(saved_us, how, event.measured_in)

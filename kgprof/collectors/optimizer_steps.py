@@ -8,7 +8,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import WORTH_SHARE, traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
@@ -32,7 +32,7 @@ UNFUSED_OPTIMIZER = m.Rule(
         "torch.compile(optimizer.step)."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.LAUNCHES, m.CostKind.KERNEL, m.CostKind.HOST),
     judged_from_times=True,
     symptom_of=(),
@@ -45,12 +45,12 @@ class OptimizerTime(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     optimizer: str  # its class
-    device_us: float  # a step
-    idle_us: float  # a step; the GPU's, while the optimizer ran on the CPU
+    device_us: float  # per step, or in the window
+    idle_us: float  # likewise; the GPU's, while the optimizer ran on the CPU
     step_us: float
-    launches: int  # in all traced steps
+    launches: int  # in all of ``extent``
     fused: int  # of them
-    steps: int
+    extent: Extent
     measured_in: tuple[m.PassName, ...]
 
 
@@ -77,7 +77,7 @@ def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
         step_us=traced.step_us,
         launches=int(under.sum()),
         fused=int((under & traced.matching(_FUSED)).sum()),
-        steps=len(traced.steps),
+        extent=traced.extent,
         measured_in=traced.measured_in,
     )
 
@@ -92,25 +92,18 @@ def diagnose(events: tuple[OptimizerTime, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: OptimizerTime) -> m.Finding:
     taken_us, name = event.device_us + event.idle_us, event.optimizer or "the optimizer"
-    kernels = f"{plural(event.launches, 'kernel')} in {plural(event.steps, 'step')}"
+    extent, share = event.extent, f"{100 * taken_us / event.step_us:.0f} %"
+    kernels = f"{plural(event.launches, 'kernel')} in {extent.words}, {share} of the {extent.per}"
     named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
     return m.Finding(
         rule=UNFUSED_OPTIMIZER.id,
         level=UNFUSED_OPTIMIZER.level,
-        message=f"{name}.step() is not fused: {kernels}, {100 * taken_us / event.step_us:.0f} % of the step",
+        message=f"{name}.step() is not fused: {kernels}",
         run=event.run,
         fingerprint=fingerprint(UNFUSED_OPTIMIZER.id, event.run, event.optimizer),
-        cost=m.FindingCost(
-            value=taken_us,
-            unit="us/step",
-            what="GPU time of the optimizer, and GPU idle while it ran",
-            measured_in=event.measured_in,
-            samples=event.steps,
-        ),
-        saves=m.Saving(
-            us_per_step=taken_us,
-            how="all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
-            measured_in=event.measured_in,
+        cost=extent.cost(taken_us, "GPU time of the optimizer, and GPU idle while it ran", event.measured_in),
+        saves=extent.saving(
+            taken_us, "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU", event.measured_in
         ),
         fix=named or "torch.compile(optimizer.step)",
     )

@@ -45,7 +45,7 @@ IN_STEADY_STATE = m.Rule(
         "a warm-up call with each value of a flag."
     ),
     topic=m.Topic.COMPILATION,
-    seen_in=((m.Witness.COMPILE,),),
+    seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -88,7 +88,7 @@ UNBOUNDED = m.Rule(
         "as 0-d tensors, mark sizes dynamic, create functions and strings once outside."
     ),
     topic=m.Topic.COMPILATION,
-    seen_in=((m.Witness.CALLS,),),
+    seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),

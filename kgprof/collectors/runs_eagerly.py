@@ -37,7 +37,7 @@ RUNS_EAGERLY = m.Rule(
         "(block.compile() for each block)."
     ),
     topic=m.Topic.COMPILATION,
-    seen_in=((m.Witness.COMPILED_CALLS,),),
+    seen_in=((m.Witness.COMPILED_CALLS, m.Witness.STEADY_CALLS),),
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),

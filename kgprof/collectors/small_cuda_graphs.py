@@ -7,7 +7,7 @@ import numpy as np
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, graph_breaks, skipped_frames
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES
 from kgprof.wording import figure
@@ -29,7 +29,7 @@ SMALL_GRAPHS = m.Rule(
     example="mode='reduce-overhead' on each of forty layers instead of on the model.",
     remedy="Compile the function around them, and remove the graph breaks and partitions between them.",
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS),),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
@@ -45,18 +45,18 @@ class GraphReplays(m.Model, frozen=True, kw_only=True):
     in_graphs_us: float  # device time of what they launched
     step_us: float
     busy_us: float
-    steps: int
+    extent: Extent
     measured_in: tuple[m.PassName, ...]
 
 
 def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
-    """Of the runs on a GPU whose TRACE holds launches of CUDA graphs."""
+    """Of the runs on a GPU whose TRACE marks steps and holds launches of CUDA graphs: the rule counts them per step."""
     return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
 def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
     traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped):
+    if isinstance(traced, m.Skipped) or not traced.extent.steps:
         return
     columns = traced.columns
     graphs = np.flatnonzero(columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
@@ -67,7 +67,7 @@ def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
             in_graphs_us=traced.device_us(np.isin(traced.work.calls, graphs)),
             step_us=traced.step_us,
             busy_us=traced.busy_us,
-            steps=len(traced.steps),
+            extent=traced.extent,
             measured_in=traced.measured_in,
         )
 
@@ -90,8 +90,6 @@ def _finding(event: GraphReplays) -> m.Finding:
         message=f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} µs of GPU work",
         run=event.run,
         fingerprint=fingerprint(SMALL_GRAPHS.id, event.run),
-        cost=m.FindingCost(
-            value=idle_us, unit="us/step", what="the GPU was idle", measured_in=event.measured_in, samples=event.steps
-        ),
-        saves=m.Saving(us_per_step=idle_us, how="the step's GPU idle time", measured_in=event.measured_in),
+        cost=event.extent.cost(idle_us, "the GPU was idle", event.measured_in),
+        saves=event.extent.saving(idle_us, "the step's GPU idle time", event.measured_in),
     )

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis.trace_diff import difference
@@ -49,7 +50,6 @@ _FACTS = (
 )
 # They say where things are put or written down, not what runs.
 _WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
-_OF_THE_MEASUREMENT = ("--steps", "--warmup")  # they leave a step what it is
 _SAME_RECORDING = ("both sides are the same recording",)
 
 
@@ -97,6 +97,11 @@ def compare(
         comparable=settings.allow_different_environment or not environment,
         fail_on=settings.fail_on,
         findings=findings,
+        not_looked_for=tuple(
+            m.NotLookedFor(side=name, rules=tuple(rules), reason=reason)
+            for name, side, other in (("base", base, head), ("head", head, base))
+            for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
+        ),
         settings=_option_changes(base, head),
         method=method_of(in_turn),
         in_turn=in_turn,
@@ -175,10 +180,11 @@ def _runs(
         machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
         # The settings that an evaluation declares: batch size, depth, dtype ...
         was, now = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (before, after))
-        given = [change for change in compared.settings if change.name not in _OF_THE_MEASUREMENT]
+        given = [change for change in compared.settings if change.name not in m.OF_THE_MEASUREMENT]
         sides = Sides(
             base=before,
             head=after,
+            coverage=(base.coverage, head.coverage),
             settings=(*given, *_setting_changes(was, now)),
             drift=() if isinstance(machine, m.Skipped) else machine,
             in_turn=compared.in_turn,

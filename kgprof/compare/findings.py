@@ -1,15 +1,19 @@
-"""New, fixed, unchanged: the findings of two Profiles, matched without line numbers.
+"""New, fixed, unchanged, not looked for: the findings of two Profiles, matched without line numbers.
 
 Findings of one fingerprint are the same. Of those that are left, two are the same where rule, run, function, the text
 of the line and the message agree (a checkout in another folder); and after those, where all but the line's text does
 (the line was edited, and what is wrong with it was there before). Files are named from each side's own repository, and
-figures in messages do not count.
+figures in messages do not count. What only one side has is new or fixed if the other side looked for it (its coverage
+says so), else it is not known to be either.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
+import msgspec
+
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.wording import shared
@@ -30,22 +34,14 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
     for name in (_by_fingerprint, _by_line, _by_function):
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
-    new, fixed, unchanged = m.FindingStatus
-    rows = [(new, finding, 0, finding.count) for finding in after]
-    rows += [(fixed, finding, finding.count, 0) for finding in before]
-    rows += [(unchanged, finding, was.count, finding.count) for was, finding in pairs]
+    rows = [_judged(m.FindingStatus.NEW, finding, 0, finding.count, base) for finding in after]
+    rows += [_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head) for finding in before]
+    rows += [_judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count) for was, finding in pairs]
     compared = [
-        m.ComparedFinding(
-            status=status,
-            finding=finding,
-            base_count=base_count,
-            head_count=head_count,
-            fails=status is new
-            and finding.level in _LEVELS[fail_on]
-            and not rule_of(finding).judged_from_times
-            and not finding.accepted,
-        )
-        for status, finding, base_count, head_count in rows
+        msgspec.structs.replace(row, fails=True)
+        if row.status is m.FindingStatus.NEW and would_fail(row.finding, fail_on)
+        else row
+        for row in rows
     ]
 
     def order(each: m.ComparedFinding) -> tuple[object, ...]:
@@ -53,6 +49,28 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
         return (_STATUS[each.status], _SEVERITY[finding.level], finding.rule, *_order_within(finding))
 
     return tuple(sorted(compared, key=order))
+
+
+def would_fail(finding: m.Finding, fail_on: str) -> bool:
+    """Say whether it fails the comparison, if it is new."""
+    severe = finding.level in _LEVELS[fail_on] and not finding.accepted
+    return severe and not rule_of(finding).judged_from_times
+
+
+def _judged(
+    status: m.FindingStatus, finding: m.Finding, base_count: int, head_count: int, other: m.Profile | None = None
+) -> m.ComparedFinding:
+    """``other``: the side that does not have it; None where both have."""
+    missing = "" if other is None else coverage.missing(other.coverage, finding.run, finding.rule)
+    side = "head" if base_count else "base"
+    return m.ComparedFinding(
+        status=m.FindingStatus.NOT_LOOKED_FOR if missing else status,
+        finding=finding,
+        base_count=base_count,
+        head_count=head_count,
+        escaped=side if missing else "",
+        missing=missing,
+    )
 
 
 def _matched(

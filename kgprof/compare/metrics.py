@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
@@ -41,6 +42,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[m.MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
+    coverage: tuple[tuple[m.Coverage, ...], tuple[m.Coverage, ...]] = ((), ())  # base's, head's
 
     @property
     def pairs(self) -> InTurn | None:
@@ -265,12 +267,14 @@ class Count(msgspec.Struct, frozen=True):
             return base, head
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
             return _NO_FINDINGS, _NO_FINDINGS
+        key = sides.head.key  # an earlier kgprof did not write down what it looked for
+        unseen = [coverage.missing(rows, key, *self.rules) if rows else "" for rows in sides.coverage]
         held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in self.rules]
         held = [each for each in held if each.finding.counts]
-        if self.unit == "events":
-            return float(sum(each.base_count for each in held)), float(sum(each.head_count for each in held))
-        there = sum(each.status is not m.FindingStatus.NEW for each in held)
-        return float(there), float(sum(each.status is not m.FindingStatus.FIXED for each in held))
+        counts = [[each.base_count for each in held], [each.head_count for each in held]]
+        each_side = [float(sum(side if self.unit == "events" else map(bool, side))) for side in counts]
+        base, head = (m.Skipped(reason=why) if why else n for n, why in zip(each_side, unseen, strict=True))
+        return base, head
 
 
 # Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching allocator splits

@@ -1,11 +1,13 @@
 """What a comparison comes to: the exit code and the sentence. The first of ORDER that applies leads."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
+from kgprof.compare.findings import would_fail
 from kgprof.compare.metrics import COMPILE, WARM_COMPILE, compiles, named, plain
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
 from kgprof.wording import plural, relative, short
@@ -70,6 +72,7 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
     for run in compared.runs:
         if run.status is m.Presence.GONE:
             yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug} was not run in head")
+    yield from _not_looked_for(compared)
     for run in compared.runs:
         deciding = [metric for metric in run.metrics if metric.decides]
         undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
@@ -84,6 +87,16 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
             unseen += [metric for metric in times if metric.undecided is m.Undecided.OTHER_WORK][:1]
         for metric in unseen:
             yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric.name} was not compared: {metric.note}")
+
+
+def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
+    """Findings of head that would fail if they were new, which base cannot tell."""
+    unknown = [each for each in compared.findings if each.escaped == "base"]
+    failing = [each for each in unknown if would_fail(each.finding, compared.fail_on)]
+    for why, same in Counter(each.missing for each in failing).items():
+        yield Reason(
+            EXIT_INCONCLUSIVE, f"base did not look for {plural(same, 'finding')} of head, which may be new: {why}"
+        )
 
 
 # ---------------------------------------------------------------- in words
@@ -153,11 +166,18 @@ def _passed(compared: m.Comparison) -> str:
         best = min(faster, key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0)
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
-        return f"no new finding in {runs}; no time was compared"
+        return f"{_nothing_new(compared)} in {runs}; no time was compared"
     slower = next((metric for metric in times if metric.verdict is _WORSE), None)  # with --fail-on never
     if slower:
         return f"slower, but --fail-on never: {slower.run.slug}: {metric_words(slower)}"
-    return f"no regression: every time is within its limit in {runs}, and there is no new finding"
+    return f"no regression: every time is within its limit in {runs}, and there is {_nothing_new(compared)}"
+
+
+def _nothing_new(compared: m.Comparison) -> str:
+    """Among what both sides looked for; a new one that fails nothing may be there all the same."""
+    new = any(each.status is m.FindingStatus.NEW for each in compared.findings)
+    by = " by the rules that both sides looked for" if compared.not_looked_for else ""
+    return f"no new finding that fails{by}" if new else f"no new finding{by}"
 
 
 def _also(compared: m.Comparison) -> tuple[str, ...]:
@@ -167,5 +187,7 @@ def _also(compared: m.Comparison) -> tuple[str, ...]:
         "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
         "more frequent": sum(each.grew for each in compared.findings),
     }
+    unlooked = Counter(each.escaped for each in compared.findings if each.escaped)
+    unknown = [f"{plural(number, 'finding')} not looked for in {side}" for side, number in unlooked.items()]
     only = [f"{run.run.slug} is new: base did not run it" for run in compared.runs if run.status is m.Presence.NEW]
-    return (*(plural(number, f"{word} finding") for word, number in numbers.items() if number), *only)
+    return (*(plural(number, f"{word} finding") for word, number in numbers.items() if number), *unknown, *only)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import (
     caches,
@@ -18,12 +19,11 @@ from kgprof.collectors import (
     skipped_frames,
     syncs,
 )
-from kgprof.wording import nearest, plural
+from kgprof.collectors.witnesses import INDISPENSABLE
+from kgprof.wording import nearest
 
 SITES, EVENTS, SECONDS, READS, EAGER_CALLS = "sites", "events", "s", "syncs/step", "calls"
 FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
-# Without these, no compilation is seen at all; of the others each has a second source.
-INDISPENSABLE = ("structured trace", "compilation")  # captures without which COMPILE shows nothing
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")  # those in which CUDA graphs can have been asked for
 
 
@@ -73,45 +73,26 @@ def count(
     """
     if reason := why_not_observed(metric, run, profile):
         return m.Skipped(reason=reason)
-    ran_unseen = "" if isinstance(run.compile, m.Skipped) else m.ran_unseen(run.compile.capture_unavailable)
     if not metric.rules:
         assert isinstance(run.compile, m.CompileSummary)
-        if ran_unseen:
+        if ran_unseen := m.ran_unseen(run.compile.capture_unavailable):
             return m.Skipped(reason=ran_unseen)
         durations = [compilation.duration_s for compilation in run.compile.compilations]
         unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
         return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
     mine = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
-    if metric.in_memory:  # an accepted read is off the number
-        if isinstance(run.memory, m.Skipped):
-            return run.memory
+    number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
+    missing = coverage.missing(profile.coverage, run.key, *metric.rules)
+    if metric.in_memory and isinstance(run.memory, m.MemorySummary):  # an accepted read is off the number
         if isinstance(run.memory.syncs_per_step, m.Skipped):
             return run.memory.syncs_per_step
-        return math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
-    if metric.unit == EAGER_CALLS:
-        assert isinstance(run.compile, m.CompileSummary)
+        number = math.fsum(run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine})
+    if metric.unit == EAGER_CALLS and isinstance(run.compile, m.CompileSummary):
         calls = run.compile.compiled_calls
-        return calls if isinstance(calls, m.Skipped) else float(sum(calls.eager.get(f.fingerprint, 0) for f in mine))
-    number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
-    if ran_unseen and number <= limit:
-        return m.Skipped(reason=ran_unseen)
-    if metric.unit == EVENTS and number <= limit and (unjudged := _recompiles_of_unknown_calls(run, profile)):
-        return m.Skipped(reason=unjudged)
-    return number
-
-
-def _recompiles_of_unknown_calls(run: m.RunReport, profile: m.Profile) -> str:
-    """Recompiles that may have been warm-up, where no call was told from another: then there is no number to judge."""
-    if run.script is None or run.script.steps:
-        return ""
-    late = recompiles.IN_STEADY_STATE.id
-    notes = [f for f in profile.findings if f.run == run.key and f.rule == late and f.level is m.Level.NOTE]
-    total = sum(note.count for note in notes)
-    return (
-        f"{plural(total, 'recompile')}, but calls are not in this recording: they may belong to warm-up"
-        if total
-        else ""
-    )
+        if isinstance(calls, m.Skipped):
+            return calls
+        number = float(sum(calls.eager.get(finding.fingerprint, 0) for finding in mine))
+    return m.Skipped(reason=missing) if missing and number <= limit else number
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
@@ -130,7 +111,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
             return f"its second process {run.probe_exit.words}"
     elif isinstance(run.compile, m.Skipped):
         return run.compile.reason
-    elif lacking := nothing_captured(run) or (run.records_lacking if metric.rules else ""):
+    elif lacking := nothing_captured(run):
         return lacking
     elif compiled_nothing(run, profile.findings):
         return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
@@ -138,19 +119,9 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
         return "CUDA graphs are not observable on a CPU run"
     if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
         return f"mode {run.key.mode} does not request CUDA graphs"
-    missing = [rule for rule in metric.rules if rule not in {known.id for known in profile.rules}]
-    if missing:
-        return f"this kgprof has no collector for {', '.join(missing)}"
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"
-    # Of a script, which makes as many steps as it likes; what did recompile in them counts all the same.
-    if metric.unit not in (EVENTS, EAGER_CALLS) or run.script is None or run.script.steps > profile.options.warmup:
-        return ""
-    if not run.script.counted:  # a TORCH_TRACE directory: no step could be counted, but every recompile is in it
-        return ""
-    if any(finding.run == run.key and counts(metric, finding) for finding in profile.findings):
-        return ""
-    return f"the program made {plural(run.script.steps, 'step')}, and --warmup is {profile.options.warmup}"
+    return ""
 
 
 def nothing_captured(run: m.RunReport) -> str:

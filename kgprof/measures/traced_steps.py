@@ -5,6 +5,7 @@ import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,19 +15,42 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY
+from kgprof.wording import plural
 
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 GPU_BOUND = 0.5  # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
 
 
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """What figures of a trace are of: its steps, or the whole window where it marks none."""
+
+    steps: int  # 0: none are marked
+    per: str = "window"  # or "step"
+    words: str = "the traced window"  # the end of "3 kernels in ..."
+
+    def cost(self, value: float, what: str, measured_in: tuple[m.PassName, ...]) -> m.FindingCost:
+        return m.FindingCost(
+            value=value,
+            unit=f"us/{self.per}",
+            what=what,
+            measured_in=measured_in,
+            samples=max(1, self.steps),
+        )
+
+    def saving(self, us: float, how: str, measured_in: tuple[m.PassName, ...]) -> m.Saving:
+        return m.Saving(us_per_step=us, how=how, measured_in=measured_in, per=self.per)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TracedSteps:
     """Times are microseconds per step. ``step_us`` is TIMING's median; without TIMING the mean of the traced steps, up
-    to the end of their GPU work: a host that only launches ends its steps long before the GPU does."""
+    to the end of their GPU work: a host that only launches ends its steps long before the GPU does. Where no steps are
+    marked, the window from the first GPU work to the last stands for one step."""
 
     columns: Columns
     work: Launched
     steps: timeline.Intervals  # shape [n, 2], nanoseconds of the trace
+    extent: Extent
     step_us: float
     measured_in: tuple[m.PassName, ...]
 
@@ -92,24 +116,28 @@ def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.N
 
 
 def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
-    """Skipped without TRACE, without marked steps or where nothing ran on a GPU in them."""
+    """Skipped without TRACE, or where nothing ran on a GPU in it."""
     trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped):
         return trace
     if isinstance(work, m.Skipped):
         return work
-    steps = timeline.profiler_steps(trace.columns)
-    if not len(steps) or not len(work.events):
-        return m.Skipped(reason="TRACE has no step in which anything ran on a GPU")
-    timing = run.record.timing
+    if not len(work.events):
+        return m.Skipped(reason="nothing ran on a GPU in the traced steps")
+    intervals, marked = timeline.intervals_of(trace.columns, work.events), timeline.profiler_steps(trace.columns)
+    number = len(marked)
+    extent = Extent(steps=number, per="step", words=plural(number, "step")) if number else Extent(steps=0)
+    window = timeline.window_of(marked if len(marked) else intervals)
+    steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])
+    timing = run.record.timing if len(marked) else m.Skipped(reason="TIMING times steps, and TRACE marks none")
     samples = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    window = timeline.window_of(steps)
-    ends_ns = max(window.end_ns, int(trace.columns.end_ns[work.events].max()))
+    ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
     return TracedSteps(
         columns=trace.columns,
         work=work,
         steps=steps,
+        extent=extent,
         step_us=statistics.median(samples) if samples else traced_us,
         measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
     )

@@ -63,11 +63,12 @@ class CauseKind(StrEnum):
 
 
 class FindingStatus(StrEnum):
-    """``new``: only head has it; ``fixed``: only base had it."""
+    """``new``: only head has it; ``fixed``: only base had it; in both cases the other side looked for it."""
 
     NEW = "new"
     FIXED = "fixed"
     UNCHANGED = "unchanged"
+    NOT_LOOKED_FOR = "not looked for"  # on the other side
 
 
 class Change(Model, frozen=True, kw_only=True):
@@ -139,6 +140,9 @@ class EnvironmentChange(Model, frozen=True, kw_only=True):
     name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
     base: str  # in words; "not set" and a Skipped's reason too
     head: str
+
+
+OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is
 
 
 class SettingChange(Model, frozen=True, kw_only=True):
@@ -265,14 +269,24 @@ class ComparedFinding(Model, frozen=True, kw_only=True):
     """A finding by its fingerprint."""
 
     status: FindingStatus
-    finding: Finding  # head's; of a fixed one base's
+    finding: Finding  # head's; base's where only base has it
     base_count: int
     head_count: int
     fails: bool = False  # new, and of a level that --fail-on names
+    escaped: str = ""  # "base" or "head": the side that did not look for it
+    missing: str = ""  # why it did not
 
     @property
     def grew(self) -> bool:
         return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
+
+
+class NotLookedFor(Model, frozen=True, kw_only=True):
+    """Rules that only one side looked for in a run of both."""
+
+    side: str  # that did not: "base" or "head"
+    rules: tuple[str, ...]
+    reason: str
 
 
 class Comparison(Model, frozen=True, kw_only=True):
@@ -284,7 +298,8 @@ class Comparison(Model, frozen=True, kw_only=True):
     comparable: bool  # the environments are alike, or --allow-different-environment was given
     fail_on: str = "warning"  # which new findings fail: error, warning, never
     runs: tuple[RunComparison, ...] = ()
-    findings: tuple[ComparedFinding, ...] = ()  # new, then fixed, then unchanged
+    findings: tuple[ComparedFinding, ...] = ()  # new, then fixed, then unchanged, then not looked for on one side
+    not_looked_for: tuple[NotLookedFor, ...] = ()
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
     settings: tuple[SettingChange, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence

@@ -30,20 +30,47 @@ class Witness(StrEnum):
     """Something that a run has to have before a rule can be seen in it."""
 
     COMPILE = "COMPILE"
-    CALLS = "calls"  # told apart in COMPILE: in a TORCH_TRACE directory none is
+    STEADY_CALLS = "calls after warm-up"  # of COMPILE, or every call where none was told from another
+    CALLS = "calls"  # told apart where a function was recompiled: in a TORCH_TRACE directory none is
     FRAME_HOOK = "frame hook"
     GRAPH_HOOK = "graph hook"
     COMPILED_CALLS = "compiled calls"
     CUDA_GRAPH_LOG = "cuda graph log"
+    METADATA = "AOTAutograd"  # what it wrote of each graph: every backend but eager has it
+    GENERATED_CODE = "generated code"  # of Inductor
     TIMING = "TIMING"
-    TRACE = "TRACE"
+    TRACE = "TRACE"  # with something that ran on a GPU
+    OPERATORS = "operators"  # of the CPU, in TRACE
+    LAUNCHES = "launches"  # calls of CUDA's runtime, in TRACE
+    STEPS = "steps"  # marked in TRACE
+    TENSOR_CORES = "tensor cores"  # of a GPU whose compute capability TRACE names
+    WHAT_LIMITS = "what limits"  # the step, GPU or CPU: under the profiler alone a busy CPU may be its doing
     READS = "reads"  # watched in MEMORY
-    TENSORS = "tensors"  # watched in MEMORY, which compiles no script under the probes
+    HANDMADE_GRAPHS = "handmade graphs"  # watched in MEMORY, of a script alone
+    TENSORS = "tensors"  # watched in MEMORY
     RESULTS = "results"  # compared with the baseline's or the reference's
     EVALUATION = "evaluation"
     EAGER_TIMES = "eager times"  # to weigh what compiling takes against
     CPU = "CPU"
     CUDA = "CUDA"
+
+
+class CoverageStatus(StrEnum):
+    """What came of looking for a rule in a run."""
+
+    SEEN = "seen"
+    NOT_SEEN = "not seen"
+    NOT_LOOKED_FOR = "could not be seen"
+
+
+class Coverage(Model, frozen=True, kw_only=True):
+    """Rules that have one answer in one run. Each rule has one in each run."""
+
+    run: RunKey
+    rules: tuple[str, ...]  # their ids
+    status: CoverageStatus
+    looked_at: str = ""  # "COMPILE, 20 calls"; empty where ``missing`` says why nothing was
+    missing: str = ""  # why they could not be seen; of seen ones, why there may be more
 
 
 class CostKind(StrEnum):
@@ -174,7 +201,7 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     """What a finding was measured to cost, and where."""
 
     value: float
-    unit: str  # "us/step", or "s" for what is paid once
+    unit: str  # "us/step", "us/window" where no steps are marked in a trace, or "s" for what is paid once
     what: str  # "the host waited", "the device did nothing"
     measured_in: tuple[PassName, ...]
     samples: int
@@ -183,7 +210,7 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     @property
     def weight(self) -> tuple[bool, float]:
         """Larger is costlier: what each step pays weighs more than what is paid once."""
-        return self.unit == "us/step", self.value
+        return self.unit != "s", self.value
 
 
 class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
@@ -192,6 +219,7 @@ class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
     us_per_step: float
     how: str  # what the bound is made of
     measured_in: tuple[PassName, ...]
+    per: str = "step"  # or "window", the whole traced one, where no steps are marked in it
 
 
 class Finding(Model, frozen=True, kw_only=True):

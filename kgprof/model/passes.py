@@ -139,6 +139,11 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     unused: tuple[Compilation, ...] = ()  # while it was loaded, of code that ran in no call; set when read
 
     @property
+    def made(self) -> int:
+        """How many calls, or steps of a script, there were."""
+        return len(self.call_us) if self.calls is None else self.calls
+
+    @property
     def watched_us(self) -> tuple[float, ...]:
         """The steady calls, microseconds each: every pass but TIMING says so what its instrument costs a step."""
         steady = (call for call in range(self.steady_from, len(self.call_us)) if call not in self.compiled_in)

@@ -12,6 +12,7 @@ from kgprof.model.findings import (
     AcceptedFinding,
     Action,
     ChecklistItem,
+    Coverage,
     Finding,
     Gate,
     Location,
@@ -147,7 +148,6 @@ class RunReport(Model, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
     slow_first: float | None = None  # as TimingPass.slow_first
     script: ScriptRun | None = None  # None: a workload with steps of its own
-    records_lacking: str = ""  # why the compiler's records are not whole, so that what is not in them proves nothing
     holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
     flame: FlameGraph | Skipped = Skipped(reason="this Recording has no STACK pass")
     rounds: Rounds | Skipped = Skipped(reason="TIMING ran in one process")
@@ -229,7 +229,8 @@ class Profile(Model, frozen=True, kw_only=True):
     strategies: tuple[StrategyPlan, ...] = ()  # all that the workload offers, with their summaries
     runs: tuple[RunReport, ...]
     findings: tuple[Finding, ...]
-    rules: tuple[Rule, ...]  # every rule of this version, so that a clean report documents what was looked for
+    rules: tuple[Rule, ...]  # every rule of this version
+    coverage: tuple[Coverage, ...] = ()  # of each rule in each run; empty: an earlier kgprof did not write it down
     omissions: tuple[Omission, ...]
     actions: tuple[Action, ...] = ()  # what to do next, what could save most first
     checklist: tuple[ChecklistItem, ...] = ()

@@ -134,8 +134,8 @@ class RunEvidence(_Derived):
         run = self.record
         if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
             return None
-        calls = len(run.compile.call_us) if run.compile.calls is None else run.compile.calls
-        steady_from, changed = run.compile.steady_from, self.changed_by_listening
+        compiled, changed = run.compile, self.changed_by_listening
+        calls, steady_from = compiled.made, compiled.steady_from
         return RunTrace(run.key, run.records, calls=calls, steady_from=steady_from, source=self.source, changed=changed)
 
     @cached_property

@@ -1,6 +1,7 @@
 """A compared metric in words and as a row: what every renderer says of it, so that they cannot disagree; and the whole
 comparison for a terminal and a log."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
@@ -25,6 +26,7 @@ STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
     m.FindingStatus.FIXED: "\N{CHECK MARK}",
     m.FindingStatus.UNCHANGED: "=",
+    m.FindingStatus.NOT_LOOKED_FOR: "?",
 }
 
 
@@ -248,8 +250,18 @@ def headline(profile: m.Profile) -> m.Verdict:
 
 
 def tally(comparison: m.Comparison) -> str:
-    """ "3 new, 1 fixed, 7 unchanged" findings."""
-    return ", ".join(f"{count(len(found))} {status}" for status, found in by_status(comparison).items())
+    """ "3 new, 1 fixed, 7 unchanged" findings; those that one side did not look for by that side."""
+    found = by_status(comparison)
+    unknown = Counter(each.escaped for each in found.pop(m.FindingStatus.NOT_LOOKED_FOR))
+    known = [f"{count(len(each))} {status}" for status, each in found.items()]
+    return ", ".join((*known, *(f"{count(number)} not looked for in {side}" for side, number in unknown.items())))
+
+
+def unchecked(comparison: m.Comparison) -> tuple[str, ...]:
+    """What only one side looked for, and why the other did not."""
+    return tuple(
+        f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})" for each in comparison.not_looked_for
+    )
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:
@@ -263,7 +275,16 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
     return base, head
 
 
+def settings_that_differ(comparison: m.Comparison) -> tuple[m.SettingChange, ...]:
+    """Of the command and of any run, those that make a step other work."""
+    every = (*comparison.settings, *(setting for run in comparison.runs for setting in run.settings))
+    return tuple(dict.fromkeys(one for one in every if one.name not in m.OF_THE_MEASUREMENT))
+
+
 def comparability(comparison: m.Comparison) -> str:
+    if not comparison.environment and (differing := settings_that_differ(comparison)):
+        names = ", ".join(f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing)
+        return f"Both sides have the same machine and versions, but not the same settings: {names}."
     if not comparison.environment:
         return "Both sides have the same machine, versions and torch settings, so times can be compared."
     differ = plural(len(comparison.environment), "fact")
@@ -293,10 +314,14 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
     yield from _table(compared)
     yield f"findings: {tally(compared)}"
     found = by_status(compared)
-    unchanged = found.pop(m.FindingStatus.UNCHANGED)
+    unchanged, unknown = found.pop(m.FindingStatus.UNCHANGED), found.pop(m.FindingStatus.NOT_LOOKED_FOR)
     for status, same in found.items():
         yield from _listed(same, status, root)
     yield from _listed([each for each in unchanged if each.grew], "more often", root)
+    for escaped in ("base", "head"):
+        same = tuple(each for each in unknown if each.escaped == escaped)
+        yield from _listed(same, f"not looked for in {escaped}", root)
+    yield from (one_line(line, LENGTH) for line in unchecked(compared))
     yield ""
     if compared.environment:
         so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
@@ -366,7 +391,8 @@ def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterabl
         times = f" ({each.base_count:,} -> {each.head_count:,} times)" if each.grew else ""
         fails = "fails: " if each.fails else "accepted: " if finding.accepted else ""
         place = where(finding.location, root)
-        text = f"{word} {finding.level.value} {fails}{place}{finding.rule} {finding.message}{times}{run}"
+        why = f" ({each.missing})" if each.missing else ""
+        text = f"{word} {finding.level.value} {fails}{place}{finding.rule} {finding.message}{times}{run}{why}"
         yield f"  {one_line(text, LENGTH)}"
     if len(found) > _FINDINGS:
         yield f"  and {len(found) - _FINDINGS} more {word}"

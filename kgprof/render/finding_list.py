@@ -73,12 +73,15 @@ def times(counts: Sequence[int], said: str) -> str:
     return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often
 
 
+_UNITS = {"us/step": "\N{MICRO SIGN}s per step", "us/window": "\N{MICRO SIGN}s of the traced window"}
+
+
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all samples lie apart."""
     values, first = [cost.value for cost in costs], costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
     samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
-    unit = "\N{MICRO SIGN}s per step" if first.unit == "us/step" else f"{first.unit}, once"
+    unit = _UNITS.get(first.unit, f"{first.unit}, once")
     known = [end for cost in costs if cost.extremes for end in cost.extremes]
     extremes = f"{span(figure(min(known)), figure(max(known)))}, " if known and min(known) < max(known) else ""
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"

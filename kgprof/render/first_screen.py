@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.measures.times import Ranked, ranked
 from kgprof.render import breakdown, compare_words
@@ -141,7 +142,8 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
     lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     others = len(lines) - own
-    below = f"{others:,} more on other runs" if others else "all of them" if own else "no rule fired"
+    below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
+    below = f"{others:,} more on other runs" if others else below
     yield Tile(label="Findings", value=count(own), below=below, leads_to="findings", tone="attention" if own else "")
 
 
@@ -159,9 +161,9 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
         below = f"{sides}{compare_words.value(metric, metric.head)}"
         change = compare_words.change(metric)
         yield Tile(label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone)
-    tally = {status: len(each) for status, each in compare_words.by_status(comparison).items()}
-    new, fixed = tally[m.FindingStatus.NEW], tally[m.FindingStatus.FIXED]
-    below = f"{fixed} fixed, {tally[m.FindingStatus.UNCHANGED]} unchanged"
+    each = compare_words.by_status(comparison)
+    new, fixed = len(each[m.FindingStatus.NEW]), len(each[m.FindingStatus.FIXED])
+    below = compare_words.tally(comparison).partition(", ")[2]
     tone = "worse" if new else "better" if fixed else ""
     yield Tile(label="New findings", value=count(new), below=below, leads_to="compared-findings", tone=tone)
 
@@ -231,7 +233,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         amount, about = "", (action.run.slug, action.rule)
         if isinstance(saves, m.Saving):
             share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
-            amount = f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/step{share}"
+            amount = f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/{saves.per}{share}"
         how = saves.how if isinstance(saves, m.Saving) else saves.reason
         yield Step(
             text=one_line(action.text, 2 * limits.name),

@@ -12,13 +12,13 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.render import compare_words
 from kgprof.render.escaping import visible
 from kgprof.render.finding_list import failing, where, with_advice
 from kgprof.render.quantity import counted
-from kgprof.render.rules_page import was_watched
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
@@ -99,7 +99,7 @@ def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
         yield from zip(("base", "head"), compare_words.sides(profile.comparison), strict=True)
         yield "comparable", str(profile.comparison.comparable).lower()
         for status, found in compare_words.by_status(profile.comparison).items():
-            yield f"findings.{status}", str(len(found))
+            yield f"findings.{status.replace(' ', '-')}", str(len(found))
 
 
 def _cases(profile: m.Profile) -> Iterable[Case]:
@@ -198,7 +198,7 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         (run.key.slug, rule.id): []
         for run in profile.runs
         for rule in profile.rules
-        if was_watched(rule, run, profile.device) or _unseen(run, rule)
+        if not coverage.missing(profile.coverage, run.key, rule.id) or _unseen(run, rule)
     }
     for finding in profile.findings:
         found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(finding)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.measures.times import ranked
 from kgprof.render import (
@@ -29,7 +30,6 @@ from kgprof.render.environment_facts import cores, gathered
 from kgprof.render.escaping import CELL, clip, escaped, one_line
 from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
 from kgprof.render.quantity import DASH
-from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
 from kgprof.wording import figure, plural, ranges, relative
@@ -381,13 +381,14 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
     yield _metrics(found)
     yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
     root, by_status = profile.environment.source_root, compare_words.by_status(found)
-    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED):
+    for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED, m.FindingStatus.NOT_LOOKED_FOR):
         if groups := grouped(each.finding for each in by_status[status]):
             more = len(groups) - FINDINGS
             tail = (f"- {more:,} more in the report",) if more > 0 else ()
             struck = status is m.FindingStatus.FIXED
             points = (_finding(group, root, struck=struck) for group in groups[:FINDINGS])
             yield _points(f"{status.capitalize()}:", points, "findings", tail=tail)
+    yield Section(head=(), tail=tuple(f"- {escaped(line, 400)}" for line in compare_words.unchecked(found)))
 
 
 def _causes(found: m.Comparison) -> Iterable[str]:
@@ -417,7 +418,7 @@ def _metrics(found: m.Comparison) -> Section:
 def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
-        watched = ", ".join(escaped(rule.id) for rule in checked_rules(profile))
+        watched = ", ".join(escaped(rule.id) for rule in coverage.checked(profile.coverage, profile.rules))
         return Section(head=(f"No findings (rules checked: {watched}).",))
     same, root = _by_weight(profile), profile.environment.source_root
     more = len(same[FINDINGS:])

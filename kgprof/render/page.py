@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
@@ -41,7 +42,6 @@ from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_di
 from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor, importance, kept
 from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
-from kgprof.render.rules_page import checked_rules
 from kgprof.render.table import Facts, View, bounded
 from kgprof.wording import plural
 
@@ -201,7 +201,11 @@ def _sections(
     What was not asked for has no section; what was, and failed, has one that says so.
     """
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
-    listed = {"findings": found.groups, "rules": checked_rules(profile)}
+    listed = {
+        "findings": found.groups,
+        "rules": coverage.checked(profile.coverage, profile.rules),
+        "checked": coverage.tally(profile.coverage, profile.rules),
+    }
     lines = sum(group.total for group in found.groups)  # as they are shown: one in several runs once
     findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
     if profile.comparison is not None:

@@ -129,4 +129,5 @@ def _saves(action: m.Action) -> tuple[str, str, str]:
     if isinstance(action.saves, m.Skipped):
         return "not known", "", action.saves.reason
     share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"
-    return f"{duration(action.saves.us_per_step)} per step", share, action.saves.how
+    per = "per step" if action.saves.per == "step" else "of the traced window"
+    return f"{duration(action.saves.us_per_step)} {per}", share, action.saves.how

@@ -152,6 +152,7 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     if profile.comparison is not None:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
         lines += [("note", f"fixed: {row.finding.rule}: {row.finding.alone}") for row in fixed[:LIMIT]]
+        lines += [("note", line) for line in compare_words.unchecked(profile.comparison)]
         lines += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
     if (cut := len(profile.findings) - LIMIT) > 0:
         lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
@@ -165,7 +166,7 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
     """``rules``: the index of each id. What is new comes first, so that the limit cuts what is unchanged."""
     states: dict[m.Finding, str] = {}
     for row in profile.comparison.findings if profile.comparison is not None else ():
-        if row.status is not m.FindingStatus.FIXED:
+        if row.status in (m.FindingStatus.NEW, m.FindingStatus.UNCHANGED):  # of the others the format has no word
             states[row.finding] = "updated" if row.grew else row.status
     root, fails = profile.environment.source_root, failing(profile)
     seen: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.render import (
     breakdown,
@@ -148,7 +149,8 @@ def _brief(console: Console, profile: m.Profile) -> None:
         say(console, saves, indent="   ")
     counts = Counter(finding.level for finding in profile.findings if not finding.accepted)
     found = ", ".join(plural(counts[level], level.value) for level in (*m.Level,) if counts[level])
-    say(console, f"findings: {found or 'none'}; -v shows all of this report here", "dim")
+    found = found or f"none, {coverage.tally(profile.coverage, profile.rules)}"
+    say(console, f"findings: {found}; -v shows all of this report here", "dim")
 
 
 def document(lines: Iterable[str]) -> str:
@@ -251,7 +253,7 @@ def _blocks(console: Console, blocks: Iterable[Block]) -> None:
 
 def _findings(console: Console, profile: m.Profile) -> None:
     if not profile.findings:
-        say(console, "no finding")
+        say(console, f"no finding; {coverage.tally(profile.coverage, profile.rules)}")
     for same in grouped(profile.findings):
         first, cost = same.first, f"; costs {same.cost}" if same.cost else ""
         fix = f"; fix: {first.fix}" if first.fix else f"; no fix: {first.no_fix}" if first.no_fix else ""

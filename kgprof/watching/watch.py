@@ -14,13 +14,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import MethodType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import kgprof
-from kgprof import collectors
+from kgprof import collectors, coverage
 from kgprof import model as m
 from kgprof.analysis import memory
-from kgprof.collectors import coverage
+from kgprof.collectors import nothing_measured, witnesses
 from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
@@ -91,6 +91,12 @@ def _told_apart(
     return function, declared
 
 
+class _Collected(NamedTuple):
+    recording: m.Recording
+    findings: tuple[m.Finding, ...]
+    coverage: tuple[m.Coverage, ...]
+
+
 class Watch:
     """What ``kgprof.watch`` returns: calls the function, and knows what was found up to now."""
 
@@ -111,7 +117,7 @@ class Watch:
         self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
         self._undo = ExitStack()
-        self._known: tuple[tuple[int, bool], m.Recording, tuple[m.Finding, ...]] | None = None
+        self._known: tuple[tuple[int, bool], _Collected] | None = None
         if function is not None:
             functools.update_wrapper(self, function, updated=())
 
@@ -207,12 +213,17 @@ class Watch:
     @property
     def recording(self) -> m.Recording | None:
         """What was recorded up to now, of the run ``as-is``; None before the first step."""
-        return None if (known := self._collected()) is None else known[0]
+        return None if (known := self._collected()) is None else known.recording
 
     @property
     def findings(self) -> tuple[m.Finding, ...]:
         """As a report has them: errors first, then by rule. That nothing was compiled is told by ``notes``."""
-        return () if (known := self._collected()) is None else known[1]
+        return () if (known := self._collected()) is None else known.findings
+
+    @property
+    def coverage(self) -> tuple[m.Coverage, ...]:
+        """Each rule: seen, not seen, or why it could not be seen."""
+        return () if (known := self._collected()) is None else known.coverage
 
     @property
     def syncs_per_step(self) -> float | m.Skipped:
@@ -256,16 +267,16 @@ class Watch:
         """Of the one run; none before the first step."""
         return () if self.recording is None else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
 
-    def _collected(self) -> tuple[m.Recording, tuple[m.Finding, ...]] | None:
+    def _collected(self) -> _Collected | None:
         if self._listening is None:
             return None
         state = (self.steps, self._over)
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
-            not_about_code = {rule.id for rule in coverage.RULES}
-            found = tuple(f for f in collectors.findings(Evidence(recording)) if f.rule not in not_about_code)
-            self._known = (state, recording, found)
-        return self._known[1:]
+            evidence, not_about_code = Evidence(recording), {rule.id for rule in nothing_measured.RULES}
+            found = tuple(f for f in collectors.findings(evidence) if f.rule not in not_about_code)
+            self._known = (state, _Collected(recording, found, witnesses.coverage(evidence, collectors.RULES, found)))
+        return self._known[1]
 
     def __repr__(self) -> str:
         return "\n".join((self._head(), *map(line_of, self.findings), *(f"note: {note}" for note in self.notes)))
@@ -273,7 +284,8 @@ class Watch:
     def _head(self) -> str:
         reads = self.syncs_per_step
         words = "syncs per step not observed" if isinstance(reads, m.Skipped) else f"{plural(reads, 'sync')} per step"
-        findings = plural(len(self.findings), "finding") if self.findings else "no finding"
+        checked = f" ({coverage.tally(self.coverage, collectors.RULES)})" if self.coverage else ""
+        findings = plural(len(self.findings), "finding") if self.findings else f"no finding{checked}"
         return f"kgprof.watch {self._name}: {findings} in {plural(self.steps, 'step')}, {words}"
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.collectors import coverage
+from kgprof.collectors import nothing_measured
 from kgprof.model import (
     Action,
     CompileRecords,
@@ -240,7 +240,7 @@ def test_a_training_that_was_stopped_has_its_actions_as_well(outcome: str, steps
 def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
     eager = msgspec.structs.replace(untouched(), script=script)
-    silent = msgspec.structs.replace(coverage.NOTHING_MEASURED, fix_gains_speed=False)
+    silent = msgspec.structs.replace(nothing_measured.NOTHING_MEASURED, fix_gains_speed=False)
     monkeypatch.setattr(sys.modules["kgprof.analysis.actions"], "rule_of", lambda finding: silent)
 
     assert "KGP504" not in {action.rule for action in analyse(recording(eager)).actions}

@@ -14,8 +14,6 @@ from kgprof.analysis.checklist import BufferCopies, CopyCost, checklist, copies_
 from kgprof.model import (
     ChecklistItem,
     Checkpoint,
-    Compilation,
-    CompilePass,
     Level,
     Location,
     PassName,
@@ -141,29 +139,49 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
     assert unseen[1].evidence == "no run with torch.cond requested CUDA graphs"
 
 
-def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes(load: Load) -> None:
-    recording = load(COMPILER, "two_breaks")
-    (run,) = recording.runs
-    assert isinstance(run.compile, CompilePass)
-    first, late = (0, 1, 1), run.compile.steady_from
+LOOP = "no-recompile-in-loop"
 
-    def item(*calls: int | None, lines: tuple[int, ...] = ()) -> ChecklistItem:
-        compilations = tuple(
-            Compilation(compile_id="", function="f", location=f"a.py:{line}", duration_s=1.0, call=c)
-            for c, line in zip(calls, lines or [1] * len(calls), strict=True)
-        )
-        compiled = msgspec.structs.replace(run.compile, compilations=compilations)
-        return items(with_run(recording, compile=compiled))["no-recompile-in-loop"]
 
-    assert [item(*calls).status for calls in (first, (*first, late), (*first, late, late + 1), (*first, None), ())] == [
-        PracticeStatus.PASS,
-        PracticeStatus.PASS,
-        PracticeStatus.FAIL,
-        PracticeStatus.NOT_OBSERVED,
-        PracticeStatus.NOT_OBSERVED,
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("two_breaks", PracticeStatus.PASS),
+        ("size_dynamic", PracticeStatus.PASS),
+        ("size_changes_every_call", PracticeStatus.FAIL),
+        ("module_counts_calls", PracticeStatus.FAIL),
+    ],
+)
+def test_a_recompile_in_the_loop_is_read_from_what_a_program_left(program: str, status: str, load: Load) -> None:
+    item = items(load(COMPILER, program))[LOOP]
+
+    assert item.status is status, item.evidence
+
+
+def again(compile_id: str, call: int, reason: str) -> list[object]:
+    return [*written.compiled(compile_id, written.STEP, call=call), written.rejected(compile_id, reason, call=call)]
+
+
+def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes() -> None:
+    once = again("0/1", 5, "0/0: tensor 'x' dtype mismatch. expected Float, actual Double")
+    twice = [*once, *again("0/2", 9, "0/1: GLOBAL_STATE changed: grad_mode")]
+    early = again("0/1", 1, "0/0: tensor 'x' dtype mismatch. expected Float, actual Double")
+    made = [items(written.recording(*written.compiled_once(), *lines))[LOOP] for lines in ([], early, once, twice)]
+
+    assert [(item.status, item.evidence) for item in made] == [
+        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
+        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
+        (PracticeStatus.PASS, "1 compilation after warm-up in fused.default, each function in one step only"),
+        (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
     ]
-    assert item(late, late + 1, lines=(1, 9)).status is PracticeStatus.PASS  # two functions of one name
-    assert items(load(COMPILER, "size_changes_every_call"))["no-recompile-in-loop"].status is PracticeStatus.FAIL
+
+
+def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
+    item = items(written.recording(*written.compiled_once(), calls=3))[LOOP]
+
+    assert (item.status, item.evidence) == (
+        PracticeStatus.NOT_OBSERVED,
+        "the program made 3 steps, and --warmup is 3",
+    )
 
 
 def test_a_compiled_run_beside_an_eager_one_is_measured_against_it(load: Load) -> None:
@@ -259,7 +277,7 @@ def test_a_gate_has_budgets_instead(load: Load) -> None:
     options = msgspec.structs.replace(recording.header.options, passes=(PassName.COMPILE,))
     gated = msgspec.structs.replace(recording, header=msgspec.structs.replace(recording.header, options=options))
 
-    assert checklist(Evidence(gated), (), (), ()) == ()
+    assert checklist(Evidence(gated), (), (), (), ()) == ()
 
 
 # ---------------------------------------------------------------- what no recording has
@@ -305,7 +323,9 @@ def trade_off(verdict: str, mode: str = "default") -> TradeOff:
 def test_a_read_is_judged_by_its_trade_off(
     weighed: tuple[TradeOff, ...], status: str, evidence: str, load: Load
 ) -> None:
-    found = {item.id: item for item in checklist(Evidence(load(H200, "normalised")), (), (), weighed)}["reads-weighed"]
+    found = {item.id: item for item in checklist(Evidence(load(H200, "normalised")), (), (), weighed, ())}[
+        "reads-weighed"
+    ]
 
     assert (found.status, found.evidence) == (status, evidence)
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from kgprof.compare import OTHER_LOOPS, CompareSettings, compare
 from kgprof.compare.causes import CLOCKLESS, changed_results
+from kgprof.compare.metrics import BREAKS, named
 from kgprof.compare.parts import more_calls
 from kgprof.compare.verdict import reasons
-from kgprof.errors import UsageError
+from kgprof.errors import EXIT_INCONCLUSIVE, UsageError
 from kgprof.model import (
     ComparedMetric,
     CompileSummary,
@@ -31,6 +32,7 @@ from kgprof.model import (
     TakenInTurn,
     Undecided,
 )
+from kgprof.render import by_name, compare_words
 from tests.analysis.compared import (
     BEFORE,
     KEY,
@@ -50,6 +52,7 @@ from tests.analysis.compared import (
     traced,
     with_run,
 )
+from tests.compare.test_findings import NO_MEMORY, without
 from tests.record import handmade
 from tests.render import profiles
 
@@ -908,3 +911,64 @@ def test_two_slower_kernels_of_one_run_are_two_causes_of_the_whole() -> None:
     rows = changed(changed(BEFORE, "aten::addmm", 4.0, 450.0), "aten::index", 10.0, 300.0)  # type: ignore[arg-type]
 
     assert causes(base, traced(slower(base, 1250.0), *rows)) == ["kernel", "kernel"]  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what one side did not look for
+
+
+def test_a_finding_that_base_did_not_look_for_leaves_the_answer_open() -> None:
+    found = compare(without(profile(), "KGP201"), profile(findings=(finding(),)))
+
+    assert found.exit_code == EXIT_INCONCLUSIVE
+    assert f"base did not look for 1 finding of head, which may be new: {NO_MEMORY}" in found.verdict.text
+    assert "1 finding not looked for in base" in found.verdict.reasons
+
+
+@pytest.mark.parametrize("level", [Level.NOTE, Level.WARNING])
+def test_one_that_would_fail_nothing_leaves_nothing_open(level: Level) -> None:
+    accepted = "" if level is Level.NOTE else "the owner"
+    one = msgspec.structs.replace(finding(level=level), accepted=accepted)
+
+    found = compare(without(profile(), "KGP201"), profile(findings=(one,)))
+
+    assert found.exit_code == 0
+    assert "no new finding by the rules that both sides looked for" in found.verdict.text
+
+
+def test_no_new_finding_is_said_of_what_both_sides_looked_for() -> None:
+    everywhere, part = (compare(profile(), head) for head in (profile(), without(profile(), "KGP201", "KGP202")))
+
+    assert everywhere.verdict.text.endswith("there is no new finding")
+    assert part.verdict.text.endswith("there is no new finding by the rules that both sides looked for")
+    assert part.comparison is not None
+    assert [(each.side, each.rules, each.reason) for each in part.comparison.not_looked_for] == [
+        ("head", ("KGP201", "KGP202"), NO_MEMORY)
+    ]
+    for form in ("text", "markdown"):
+        assert "not looked for in head: KGP201, KGP202" in by_name(form).render(part)
+
+
+def test_a_new_note_is_a_new_finding() -> None:
+    found = compare(profile(), profile(findings=(finding(level=Level.NOTE),)))
+
+    assert found.verdict.text.endswith("there is no new finding that fails")
+
+
+def test_a_count_of_findings_that_were_not_looked_for_is_no_zero() -> None:
+    breaks = named(only_run(profile(), without(profile(), "KGP101")).metrics, BREAKS)
+
+    assert breaks is not None
+    assert (breaks.base, breaks.head, breaks.verdict) == (0.0, Skipped(reason=NO_MEMORY), "not observed")
+
+
+def test_other_settings_are_not_called_the_same() -> None:
+    base, gated = profile(), profile(options=msgspec.structs.replace(profile().options, backend="aot_eager"))
+    longer = profile(options=msgspec.structs.replace(profile().options, steps=40))
+
+    same, other = (compare_words.comparability(comparison(base, head)) for head in (longer, gated))
+
+    assert same == "Both sides have the same machine, versions and torch settings, so times can be compared."
+    assert other == (
+        "Both sides have the same machine and versions, but not the same settings: backend inductor \u2192 aot_eager."
+    )
+    assert "not the same settings" in by_name("html").render(compare(base, gated))

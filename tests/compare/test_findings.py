@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.compare.findings import compared_findings
-from kgprof.model import Finding, Level, Location, Profile
+from kgprof.model import Coverage, CoverageStatus, Finding, Level, Location, Profile, RunKey
 from tests.analysis.compared import KEY, finding, profile
 
 
@@ -113,3 +113,54 @@ def test_the_order_of_findings_does_not_matter() -> None:
         chance.shuffle(head)
 
         assert compared_findings(holding(*base), holding(*head), "warning") == expected
+
+
+# ---------------------------------------------------------------- what one side did not look for
+
+NO_MEMORY = "the MEMORY pass was not requested"
+
+
+def without(given: Profile, *rules: str, run: RunKey = KEY, status: str = "could not be seen") -> Profile:
+    """The same, but these rules could not be seen, or not everywhere."""
+    kept = tuple(
+        msgspec.structs.replace(row, rules=tuple(rule for rule in row.rules if row.run != run or rule not in rules))
+        for row in given.coverage
+    )
+    row = Coverage(run=run, rules=rules, status=CoverageStatus(status), missing=NO_MEMORY)
+    return msgspec.structs.replace(given, coverage=(*kept, row))
+
+
+def test_what_head_did_not_look_for_is_not_fixed() -> None:
+    (found,) = compared_findings(holding(finding()), without(holding(), "KGP201"), "warning")
+
+    assert (found.status, found.escaped, found.missing) == ("not looked for", "head", NO_MEMORY)
+    assert (found.base_count, found.head_count, found.fails) == (1, 0, False)
+
+
+def test_what_base_did_not_look_for_is_not_new() -> None:
+    (found,) = compared_findings(without(holding(), "KGP201"), holding(finding()), "warning")
+
+    assert (found.status, found.escaped, found.fails) == ("not looked for", "base", False)
+
+
+def test_a_rule_of_which_only_a_part_was_seen_leaves_the_rest_open() -> None:
+    """COMPILE was cut off after the first of two graph breaks."""
+    two = (finding("KGP101", fingerprint="one"), finding("KGP101", fingerprint="two", line=50, text="other"))
+
+    cut = without(holding(two[0]), "KGP101", status="seen")
+
+    assert statuses(holding(*two), cut) == [("unchanged", False), ("not looked for", False)]
+
+
+def test_a_finding_of_the_whole_report_was_looked_for_where_one_run_was() -> None:
+    whole = msgspec.structs.replace(finding("KGP504"), run=None, location=None)
+    other = RunKey(strategy="other", mode="default")
+
+    assert statuses(holding(whole), without(holding(), "KGP504", run=other)) == [("fixed", False)]
+    assert statuses(holding(whole), without(holding(), "KGP504")) == [("not looked for", False)]
+
+
+def test_another_rule_in_the_same_run_is_fixed_all_the_same() -> None:
+    both = (finding(), finding("KGP101", fingerprint="break"))
+
+    assert statuses(holding(*both), without(holding(), "KGP201")) == [("fixed", False), ("not looked for", False)]

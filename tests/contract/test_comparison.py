@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from kgprof.model import Comparison, Profile
+from kgprof.model import Comparison, FindingStatus, Profile
 from kgprof.render import by_name, compare_words
 from tests.render import profiles
 
@@ -36,7 +36,7 @@ def verdicts(found: Comparison) -> Counter[str]:
 
 
 def statuses(found: Comparison) -> dict[str, int]:
-    return {status: sum(one.status == status for one in found.findings) for status in ("new", "fixed", "unchanged")}
+    return {status: sum(one.status == status for one in found.findings) for status in FindingStatus}
 
 
 def sarif(profile: Profile) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_html_judges_each_metric_as_the_json_does(state: str) -> None:
     # then: every metric has one row (the cards show some of them once more)
     rows = re.findall(r'<td class="kind judged ([\w-]+)(?: wrong)?"', page)
     assert Counter(rows) == {word.replace(" ", "-"): n for word, n in verdicts(found).items()}
-    tallies = re.findall(r"</span> ([\d,]+) (new|fixed|unchanged)</summary>", page)
+    tallies = re.findall(r"</span> ([\d,]+) (new|fixed|unchanged|not looked for)</summary>", page)
     assert {status: int(number) for number, status in tallies} == statuses(found)
     assert f'<section class="verdict {profile.verdict.status}"' in page
 
@@ -77,8 +77,8 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
     text = by_name("markdown").render(profile)
 
     counts = statuses(found)
-    tally = f"**Findings: {counts['new']} new, {counts['fixed']} fixed, {counts['unchanged']} unchanged**"
-    assert tally in text
+    tally = f"**Findings: {counts['new']} new, {counts['fixed']} fixed, {counts['unchanged']} unchanged, "
+    assert f"{tally}{counts['not looked for']} not looked for in head**" in text
     assert "**Regression:** " in text if profile.verdict.status == "failed" else "**Inconclusive:** " in text
     changed = ("worse", "better", "inconclusive")
     shown = Counter(re.findall(rf"^\| [^|]* \| [^|]* \| \**\W ({'|'.join(changed)})\** \|", text, re.MULTILINE))
@@ -86,6 +86,8 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
     for one in found.findings:
         if one.status == "fixed":
             assert f"- <s>**{one.finding.rule}** " in text
+        if one.status == "not looked for":
+            assert f" **{one.finding.rule}** " in text.partition("Not looked for:")[2]
 
 
 @every_comparison
@@ -99,7 +101,7 @@ def test_junit_has_one_case_a_metric_and_fails_where_the_comparison_does(state: 
     assert failures == sum(metric.decides and metric.verdict == "worse" for metric in metrics)
     errors = sum(case.find("error") is not None for case in told)
     assert errors == sum(metric.decides and metric.verdict in ("inconclusive", "not observed") for metric in metrics)
-    counts = {status: int(totals(profile)[f"findings.{status}"]) for status in ("new", "fixed", "unchanged")}
+    counts = {status: int(totals(profile)[f"findings.{status.replace(' ', '-')}"]) for status in FindingStatus}
     assert counts == statuses(found)
     assert totals(profile)["exit.code"] == str(profile.exit_code)
     assert totals(profile)["verdict.status"] == profile.verdict.status

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from kgprof import coverage
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -306,19 +308,19 @@ def test_what_needs_generated_code_is_not_observed_without_it(metric: str) -> No
 
 def test_a_metric_without_its_collector_is_not_observed() -> None:
     found = profile()
-    without = msgspec.structs.replace(found, rules=tuple(rule for rule in found.rules if rule.id != "KGP101"))
+    rows = [replace(row, rules=tuple(id_ for id_ in row.rules if id_ != "KGP101")) for row in found.coverage]
 
-    judged = judge(without, settings())
+    judged = judge(replace(found, coverage=tuple(rows)), settings())
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
-    assert "graph-breaks not observed: this kgprof has no collector for KGP101" in judged.verdict.text
+    assert f"graph-breaks not observed: {coverage.UNKNOWN_RULE}" in judged.verdict.text
 
 
 def test_records_that_are_not_whole_prove_nothing() -> None:
     found = profile()
-    cut = msgspec.structs.replace(found.runs[0], records_lacking="12 records of the compiler exceed the limit")
+    rows = [replace(row, missing="12 records of the compiler exceed the limit") for row in found.coverage]
 
-    judged = judge(msgspec.structs.replace(found, runs=(cut,)), settings(("compile-seconds", 9)))
+    judged = judge(replace(found, coverage=tuple(rows)), settings(("compile-seconds", 9)))
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
     assert {metric: check.status for metric, check in checks(judged).items()} == {

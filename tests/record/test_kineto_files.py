@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.model import KernelBreakdown, KernelKind, Profile, RankLoad, RunKey, Skipped, decode_json
+from kgprof.model import FindingCost, KernelBreakdown, KernelKind, Profile, RankLoad, RunKey, Skipped, decode_json
 from kgprof.reading import files, recordings
 from tests.analysis.events import event, step, write
 
@@ -514,3 +514,32 @@ def test_a_fault_in_the_projects_own_kinds_is_one_error_before_anything_is_read(
         f"kgprof: error: {tmp_path}/kgprof.toml: kernel-kinds.'mm': 'gem' is not a kind (did you mean gemm?)"
     )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("marks", "per"), [(0, "window"), (3, "step")], ids=["as it is", "with three steps marked"])
+def test_a_trace_of_an_h200_without_marks_of_steps_says_where_its_time_goes(
+    shared: Path, tmp_path: Path, marks: int, per: str
+) -> None:
+    """94.9 % of its GPU time is one float32 kernel on CUDA cores; marks of steps change the unit, not the answer."""
+    trace = json.loads(gzip.decompress((shared / "traces" / "h200" / "trace_default_plain.json.gz").read_bytes()))
+    host = [event for event in trace["traceEvents"] if event.get("cat") in ("cuda_runtime", "cpu_op")]
+    first, thread = min(event["ts"] for event in host), {name: host[0][name] for name in ("pid", "tid")}
+    long = (max(event["ts"] + event["dur"] for event in host) - first) / max(1, marks)
+    for number in range(marks):
+        mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "args": {}}
+        trace["traceEvents"].append({**mark, **thread, "ts": first + number * long, "dur": long})
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+
+    assert cli.run(["trace", str(path), "-o", str(tmp_path / "out"), "--no-hta", "-q"]) == 0
+    profile = decode_json((tmp_path / "out" / "report.json").read_bytes(), Profile)
+
+    (found,) = (one for one in profile.findings if one.rule == "KGP604")
+    assert "600 kernels" in found.message
+    assert found.message.endswith(f"% of the {per}")
+    assert isinstance(found.cost, FindingCost)
+    assert found.cost.unit == f"us/{per}"
+    unseen = {rule for row in profile.coverage if row.missing for rule in row.rules}
+    assert ("KGP610" in unseen) == (marks == 0)
+    assert "KGP604" not in unseen

@@ -30,6 +30,8 @@ from kgprof.model import (
     Compilation,
     CompileStages,
     CompileSummary,
+    Coverage,
+    CoverageStatus,
     DeviceIdle,
     Economics,
     Environment,
@@ -63,6 +65,7 @@ from kgprof.model import (
     MemoryPeaks,
     MemorySummary,
     MetricVerdict,
+    NotLookedFor,
     ObserverCost,
     Omission,
     Options,
@@ -92,6 +95,7 @@ from kgprof.model import (
     Undecided,
     Verdict,
     VerdictStatus,
+    Witness,
 )
 from kgprof.reading.link_prediction import UNIT, CandidateResults, CapCounters, RankMetrics
 from tests.record import handmade
@@ -515,6 +519,9 @@ STATES = {
 # ---------------------------------------------------------------- pieces
 
 
+NO_MEMORY = "the MEMORY pass was not requested"
+
+
 def _compared(profile: Profile, status: str, text: str) -> Profile:
     head, base = profile.findings[:2], profile.findings[2:3]
     unchanged = profile.findings[3:]
@@ -527,6 +534,17 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
         *(
             ComparedFinding(status=FindingStatus.UNCHANGED, finding=f, base_count=17, head_count=max(f.count, 17))
             for f in unchanged
+        ),
+        *(
+            ComparedFinding(
+                status=FindingStatus.NOT_LOOKED_FOR,
+                finding=msgspec.structs.replace(f, rule="KGP201", message="float() forces a GPU sync", fingerprint=""),
+                base_count=1,
+                head_count=0,
+                escaped="head",
+                missing=NO_MEMORY,
+            )
+            for f in base
         ),
     )
     side = ComparedSide(
@@ -605,6 +623,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             comparable=True,
             runs=runs,
             findings=findings,
+            not_looked_for=(NotLookedFor(side="head", rules=("KGP201", "KGP202"), reason=NO_MEMORY),),
             causes=causes,
             settings=(SettingChange(name="--steps", base="20", head="40"),),
             method="Welch's interval for the ratio of geometric means over rounds, at 95 %.",
@@ -715,10 +734,28 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
         runs=runs,
         findings=(),
         rules=collectors.RULES,
+        coverage=looked_for(tuple(run.key for run in runs), device),
         omissions=(
             Omission(what="KERNELS pass", reason="eager mode compiles nothing", run=EAGER),
             Omission(what="further host functions", reason="212 with less self time were not recorded", run=EAGER),
         ),
+    )
+
+
+def looked_for(runs: tuple[RunKey, ...], device: str = "cpu") -> tuple[Coverage, ...]:
+    """Every rule in every run, but for those of the other device; ``device`` "": of no other."""
+    other = {"cpu": Witness.CUDA, "cuda": Witness.CPU}.get(device)
+    elsewhere = tuple(rule.id for rule in collectors.RULES if all(other in way for way in rule.seen_in))
+    here = tuple(rule.id for rule in collectors.RULES if rule.id not in elsewhere)
+    missing = f"this is a {'CPU' if device == 'cpu' else 'GPU'} run"
+    return tuple(
+        row
+        for run in runs
+        for row in (
+            Coverage(run=run, rules=here, status=CoverageStatus.NOT_SEEN, looked_at="every pass"),
+            Coverage(run=run, rules=elsewhere, status=CoverageStatus.NOT_LOOKED_FOR, missing=missing),
+        )
+        if row.rules
     )
 
 

@@ -181,13 +181,15 @@ def test_both_sides_are_drawn_on_one_scale() -> None:
 
 
 def test_findings_stand_by_status_what_fails_first() -> None:
-    new, fixed, unchanged = part().findings
+    new, fixed, unchanged, unknown = part().findings
 
-    assert [(one.status, one.total, one.open) for one in (new, fixed, unchanged)] == [
+    assert [(one.status, one.total, one.open) for one in (new, fixed, unchanged, unknown)] == [
         ("new", "2", True),
         ("fixed", "1", True),
         ("unchanged", "20", False),
+        ("not looked for", "1", False),
     ]
+    assert unknown.rows[0].why == f"not looked for in head: {profiles.NO_MEMORY}"
     assert [row.fails for row in new.rows] == [True, False]
     assert (new.rows[0].counts, new.rows[0].anchor) == ("17, was 0", "KGP201-read000")
     assert fixed.rows[0].anchor == ""

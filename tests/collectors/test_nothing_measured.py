@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kgprof.collectors import coverage
+from kgprof.collectors import nothing_measured
 from kgprof.model import (
     MULTIPROCESSING,
     PYTHON,
@@ -29,7 +29,7 @@ AS_IS = RunKey(strategy="train_step", mode="as-is")
 
 
 def diagnosed(recorded: Recording) -> list[tuple[Level, RunKey | None, str]]:
-    found = coverage.diagnose(coverage.collect(Evidence(recorded)))
+    found = nothing_measured.diagnose(nothing_measured.collect(Evidence(recorded)))
     return [(finding.level, finding.run, finding.message) for finding in found]
 
 
@@ -56,8 +56,8 @@ def test_a_script_that_ran_without_steps_was_measured_where_no_time_was_asked_fo
     ran = msgspec.structs.replace(nothing, timing=GONE, memory=GONE, trace=GONE, script=script)
     untimed = msgspec.structs.replace(recording().header.options, passes=(PassName.COMPILE, PassName.TRACE))
 
-    assert coverage.measured(ran, untimed)
-    assert not coverage.measured(msgspec.structs.replace(ran, script=None), untimed)
+    assert nothing_measured.measured(ran, untimed)
+    assert not nothing_measured.measured(msgspec.structs.replace(ran, script=None), untimed)
 
 
 def test_one_time_is_enough() -> None:
@@ -99,7 +99,9 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     spawning = msgspec.structs.replace(alone, launched=(worker, worker))
     with_steps = msgspec.structs.replace(alone, step="an optimizer step", steps=9)
 
-    (found,) = coverage.diagnose(coverage.collect(Evidence(recording(msgspec.structs.replace(nothing, script=alone)))))
+    (found,) = nothing_measured.diagnose(
+        nothing_measured.collect(Evidence(recording(msgspec.structs.replace(nothing, script=alone))))
+    )
     ((_, _, inside),) = diagnosed(recording(msgspec.structs.replace(nothing, script=spawning)))
     own = diagnosed(recording(msgspec.structs.replace(nothing, script=with_steps)))
 
@@ -116,7 +118,7 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
 
     (in_script,), (of_function,) = (
-        coverage.diagnose(coverage.collect(Evidence(recording(ran))))
+        nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(ran))))
         for ran in (msgspec.structs.replace(step, script=script), step)
     )
 
@@ -127,7 +129,9 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
         step, records=CompileRecords(records=(), sources=Sources(files={written.FILE: program}))
     )
     (by_name,), (of_tensors,) = (
-        coverage.diagnose(coverage.collect(Evidence(recording(msgspec.structs.replace(ran, script=how)))))
+        nothing_measured.diagnose(
+            nothing_measured.collect(Evidence(recording(msgspec.structs.replace(ran, script=how))))
+        )
         for ran, how in ((step, called), (plain, window))
     )
 
@@ -135,4 +139,4 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     assert by_name.fix.startswith("self.net = torch.compile(self.net)")
     assert of_tensors.fix.startswith("@torch.compile  # above the line def f(...)")
     assert of_function.fix == ""
-    assert "--mode default" in coverage.NOTHING_MEASURED.remedy
+    assert "--mode default" in nothing_measured.NOTHING_MEASURED.remedy

@@ -1,0 +1,255 @@
+"""What a run has to have before a rule can be seen in it, and so where each rule was looked for.
+
+    Rule.seen_in ──names──► Witness ──WITNESSES──► what was looked at, or Skipped: why nothing could be
+                                        │
+    coverage(evidence, rules, found) ◄──┘   one answer for each rule in each run
+
+A rule names what its collector needs; where that is new, it is one Witness and one function here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from kgprof import model as m
+from kgprof.collectors import recompiles
+from kgprof.collectors.matmul_precision import FIRST_WITH_TF32
+from kgprof.measures.economics import economics
+from kgprof.measures.traced_steps import traced_steps
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.launches import LAUNCH_CATEGORIES
+from kgprof.wording import plural
+
+Answer = str | m.Skipped  # what was looked at (empty: that is no part of the run's), or why nothing could be
+# Captures without which no compilation is seen at all; of the others each has a second source.
+INDISPENSABLE = ("structured trace", "compilation")
+CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)  # of COMPILE, by their names
+IN_TRACE = (
+    *(m.Witness.TRACE, m.Witness.OPERATORS, m.Witness.LAUNCHES, m.Witness.STEPS),
+    *(m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),
+)
+SYNC_HOOKS, TENSOR_PROBE, HANDMADE = "sync hooks", "tensor probe", "CUDA graphs of the program"  # of MEMORY
+
+
+def coverage(evidence: Evidence, rules: Sequence[m.Rule], found: Sequence[m.Finding]) -> tuple[m.Coverage, ...]:
+    """Answer for each rule in each run; rules with one answer share a row."""
+    rows: dict[tuple[m.RunKey, m.CoverageStatus, str, str], list[str]] = {}
+    seen = {(finding.rule, finding.run) for finding in found}
+    for run in evidence.runs:
+        for rule in rules:
+            answer = looked_for(rule, run)
+            looked_at, missing = ("", answer.reason) if isinstance(answer, m.Skipped) else (answer, "")
+            status = m.CoverageStatus.NOT_LOOKED_FOR if missing else m.CoverageStatus.NOT_SEEN
+            if not seen.isdisjoint(((rule.id, run.key), (rule.id, None))):
+                status = m.CoverageStatus.SEEN
+            rows.setdefault((run.key, status, looked_at, missing), []).append(rule.id)
+    return tuple(
+        m.Coverage(run=run, rules=tuple(ids), status=status, looked_at=looked_at, missing=missing)
+        for (run, status, looked_at, missing), ids in rows.items()
+    )
+
+
+def looked_for(rule: m.Rule, run: RunEvidence) -> Answer:
+    """Say with what a rule was looked for: it takes all witnesses of one of its ways to be seen."""
+    refused: list[tuple[int, m.Skipped]] = []
+    for way in rule.seen_in:
+        answers = [run.once(WITNESSES[witness]) for witness in way]
+        lacking = next((at for at, answer in enumerate(answers) if isinstance(answer, m.Skipped)), None)
+        if lacking is None:
+            return "; ".join(dict.fromkeys(str(answer) for answer in answers if answer))
+        refused.append((lacking, m.first_skipped(*answers)))
+    return max(refused, key=lambda each: each[0])[1]  # the way that came furthest
+
+
+# ---------------------------------------------------------------- COMPILE
+
+
+def _compiled(run: RunEvidence) -> Answer:
+    compiled = run.record.compile
+    if isinstance(compiled, m.Skipped):
+        return compiled
+    if why := next(_not_recorded(run.record, compiled), ""):
+        return m.Skipped(reason=why)
+    return f"COMPILE, {plural(compiled.made, 'call')}" if compiled.made else "COMPILE"
+
+
+def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]:
+    """Why compilations may have happened that no record tells of. A new reason is one more line here."""
+    yield from (lost.words for lost in compiled.capture_unavailable if lost.capture in INDISPENSABLE)
+    if unseen := m.ran_unseen(compiled.capture_unavailable):
+        yield unseen
+    if isinstance(record.records, m.Skipped):
+        yield record.records.reason
+    elif record.records.left_out:
+        yield f"{record.records.left_out:,} records of the compiler exceed the limit"
+
+
+def _steady_calls(run: RunEvidence) -> Answer:
+    """Where no call was told from another every recompile is seen, and which came after warm-up is not known."""
+    compiled, script = run.record.compile, run.record.script
+    if isinstance(compiled, m.Skipped):
+        return compiled
+    if (script is not None and not script.counted) or compiled.made > compiled.steady_from:
+        return ""
+    steps = plural(compiled.made, "step")
+    return m.Skipped(reason=f"the program made {steps}, and --warmup is {compiled.steady_from}")
+
+
+def _calls(run: RunEvidence) -> Answer:
+    script = run.record.script
+    recompiled = any(event.run == run.key for event in run.whole.once(recompiles.collect))
+    if recompiled and script is not None and not script.counted:
+        return m.Skipped(reason="functions were recompiled, and which calls that was in is not recorded")
+    return ""
+
+
+def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
+    """COMPILE with one hook or log of torch's besides its records."""
+
+    def captured(run: RunEvidence) -> Answer:
+        compiled = run.record.compile
+        lacking = () if isinstance(compiled, m.Skipped) else compiled.capture_unavailable
+        lost = next((one for one in lacking if one.capture == name), None)
+        return run.once(_compiled) if lost is None else m.Skipped(reason=lost.words)
+
+    return captured
+
+
+def _compiled_calls(run: RunEvidence) -> Answer:
+    records = run.record.records
+    counted = records if isinstance(records, m.Skipped) else records.compiled_calls
+    return counted if isinstance(counted, m.Skipped) else run.once(_compiled)
+
+
+def _backend(run: RunEvidence, without: str, *names: str) -> Answer:
+    """``names``: the backends in place of Inductor's of which ``without`` is true."""
+    backend = run.whole.recording.header.options.backend
+    return m.Skipped(reason=f"backend {backend} {without}") if backend in names else ""
+
+
+# ---------------------------------------------------------------- TIMING, TRACE
+
+
+def _timing(run: RunEvidence) -> Answer:
+    timing = run.record.timing
+    if isinstance(timing, m.Skipped):
+        return timing
+    samples = sum(map(len, timing.step_us))
+    return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
+
+
+def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
+    def answer(run: RunEvidence) -> Answer:
+        traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
+        if isinstance(traced, m.Skipped):
+            return traced
+        return m.Skipped(reason=why) if why else f"TRACE, {traced.extent.words}"
+
+    return answer
+
+
+def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
+    """Say of each thing that TRACE lacks why a rule has to have it."""
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return {}
+    lacking: dict[m.Witness, str] = {}
+    if not traced.columns.of_category("cpu_op").any():
+        lacking[m.Witness.OPERATORS] = "the trace has no operators of the CPU"
+    if not traced.columns.of_category(*LAUNCH_CATEGORIES).any():
+        lacking[m.Witness.LAUNCHES] = "the trace has no CUDA runtime or driver calls"
+    if not traced.extent.steps:
+        lacking[m.Witness.STEPS] = "no steps are marked in the trace"
+    major, minor = run.compute_capability
+    if not major:
+        lacking[m.Witness.TENSOR_CORES] = "the trace does not name the GPU"
+    elif (major, minor) < FIRST_WITH_TF32:
+        lacking[m.Witness.TENSOR_CORES] = f"compute capability {major}.{minor} has no tensor cores for TF32"
+    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.measured_in:
+        busy = f"under the profiler the GPU is busy {100 * traced.busy_us / traced.step_us:.0f} % of the time"
+        lacking[m.Witness.WHAT_LIMITS] = f"{busy}; whether it limits the program is not known without TIMING"
+    return lacking
+
+
+# ---------------------------------------------------------------- MEMORY
+
+
+def _watched(run: RunEvidence, capture: str, part: str) -> Answer:
+    """Half of the hooks, or half of the records, would show too few."""
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped):
+        return memory
+    if lost := next((one for one in memory.capture_unavailable if one.capture == capture), None):
+        return m.Skipped(reason=lost.words)
+    steps, records = plural(len(memory.step_us), "step"), getattr(memory, part)
+    if len(memory.step_us) <= memory.steady_from:
+        return m.Skipped(reason=f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
+    if isinstance(records, m.Skipped):
+        return records
+    if left_out := getattr(records, "left_out", 0):
+        return m.Skipped(reason=f"{left_out:,} {part} are beyond what MEMORY keeps")
+    return f"MEMORY, {plural(len(memory.step_us) - memory.steady_from, 'step')}"
+
+
+def _tensors(run: RunEvidence) -> Answer:
+    memory, compiled = run.record.memory, run.record.compile
+    compiles = isinstance(compiled, m.CompilePass) and bool(compiled.compilations)
+    tensors = memory if isinstance(memory, m.Skipped) else memory.tensors
+    if compiles and isinstance(tensors, m.TensorRecords) and not tensors.graphs:
+        return m.Skipped(reason="no compiled graph ran while MEMORY watched")
+    return _watched(run, TENSOR_PROBE, "tensors")
+
+
+def _handmade_graphs(run: RunEvidence) -> Answer:
+    if run.record.script is None and isinstance(run.record.memory, m.MemoryPass):
+        return m.Skipped(reason="CUDA graphs that a program records itself are watched in scripts only")
+    return _watched(run, HANDMADE, "graphs")
+
+
+# ---------------------------------------------------------------- results and times
+
+
+def _results(run: RunEvidence) -> Answer:
+    agreement = run.whole.recording.agreement
+    if isinstance(agreement, m.Skipped):
+        return agreement
+    others = dict(agreement.runs)
+    mine = others.pop(run.key, m.Skipped(reason="this run was left out when results were compared"))
+    if isinstance(mine, m.Skipped):
+        return mine
+    compared = bool(mine.compared)
+    if run.key == agreement.baseline:
+        compared = any(isinstance(one, m.RunAgreement) and one.compared for one in others.values())
+    if not compared and not mine.reference_compared:
+        return m.Skipped(reason="there was no other result")
+    return f"{plural(max(mine.compared, mine.reference_compared), 'result')} compared"
+
+
+def _eager_times(run: RunEvidence) -> Answer:
+    if run.key.mode == m.EAGER:
+        return "nothing is compiled in mode eager"
+    found = run.once(economics)
+    if isinstance(found, m.Skipped):
+        return found
+    return m.Skipped(reason=found.text) if found.verdict == m.Payoff.NOT_OBSERVED else "COMPILE, TIMING and eager's"
+
+
+WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
+    m.Witness.COMPILE: _compiled,
+    m.Witness.STEADY_CALLS: _steady_calls,
+    m.Witness.CALLS: _calls,
+    **{witness: _capture(witness) for witness in CAPTURES},
+    m.Witness.COMPILED_CALLS: _compiled_calls,
+    m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
+    m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
+    m.Witness.TIMING: _timing,
+    **{witness: _in_trace(witness) for witness in IN_TRACE},
+    m.Witness.READS: lambda run: _watched(run, SYNC_HOOKS, "syncs"),
+    m.Witness.HANDMADE_GRAPHS: _handmade_graphs,
+    m.Witness.TENSORS: _tensors,
+    m.Witness.RESULTS: _results,
+    m.Witness.EVALUATION: lambda run: (
+        run.record.evaluation if isinstance(run.record.evaluation, m.Skipped) else "a whole evaluation"
+    ),
+    m.Witness.EAGER_TIMES: _eager_times,
+    m.Witness.CPU: lambda run: m.Skipped(reason="this is a GPU run") if run.whole.device == "cuda" else "",
+    m.Witness.CUDA: lambda run: "" if run.whole.device == "cuda" else m.Skipped(reason="this is a CPU run"),
+}
