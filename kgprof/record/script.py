@@ -444,7 +444,7 @@ class Capture:
     def _compile_calls(self) -> dict[str, Any]:
         """What the program's own text says of torch.compile, for one that compiled nothing."""
         files = project_sources.gather((), self._project, imported=True).files
-        main = getattr(sys.modules["__main__"], "__file__", None) or ""
+        main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
         for name in sorted(files, key=lambda file: file != main):
             text = files[name].text or ""
             if (line := first_compile(text)) is not None:

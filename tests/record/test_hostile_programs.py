@@ -48,6 +48,14 @@ ENDS_WELL = {
     "_exit 0 of libc": "import ctypes; print('out', flush=True); ctypes.CDLL(None)._exit(0)",
     "_exit 256": "import os; print('out', flush=True); os._exit(256)",
     "no modules": "import sys; sys.modules.clear()",
+    "no modules after a step": """
+        import sys
+        import torch
+        weight = torch.ones(2, requires_grad=True)
+        weight.sum().backward()
+        torch.optim.SGD([weight], lr=0.1).step()
+        sys.modules.clear()
+    """,
     "own modules gone": """
         import sys
         for name in list(sys.modules):
