@@ -27,7 +27,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.module_paths import ModulePaths
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, aside, replace
 
 CALLABLES = 1000  # beyond it calls are counted and their callable is not kept
 LISTENERS = 3  # that may stand between the wrapper and us, itself counted
@@ -47,7 +47,8 @@ class _Callable:
     """What one compiled callable did so far."""
 
     described: m.CompiledCallable
-    subject: Callable[[], object]  # the module, or what else tells two callables of one code object apart
+    # The module, or what else tells two callables of one code object apart; never kept alive.
+    subject: weakref.ref[Any] | None
     before: bool  # it had compiled code before anything was listened to
     calls: dict[int, int] = field(default_factory=dict)
     eager: dict[int, int] = field(default_factory=dict)
@@ -91,7 +92,8 @@ class CompiledCalls(Source):
         self._paths = ModulePaths()
         self._wrapper: CodeType | None = None
         self._eval_frame: Any = None  # torch's module, while it is listened to
-        self._known_to_dynamo: set[int] = set()  # ids of the code objects that Dynamo had seen before
+        # Code objects that Dynamo had seen before, by id, as one made later may have the id of one that is gone.
+        self._known_to_dynamo: dict[int, Callable[[], CodeType | None]] = {}
         self._compiled_at: weakref.WeakKeyDictionary[Any, m.SourceLine] = weakref.WeakKeyDictionary()
         self._stance_set_at: dict[str, m.SourceLine] = {}
 
@@ -128,7 +130,7 @@ class CompiledCalls(Source):
             begins, switches = eval_frame._callback_from_stance, eval_frame._maybe_set_eval_frame
             made = eval_frame.OptimizeContext.__init__
             sets_stance = vars(decorators)["_set_stance"]
-            self._known_to_dynamo = {id(code) for seen in convert_frame.input_codes.seen if (code := seen())}
+            self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
         except (ImportError, AttributeError, IndexError, KeyError) as error:
             self.unavailable = f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
             return
@@ -136,21 +138,21 @@ class CompiledCalls(Source):
         def callback_from_stance(callback: Any) -> Any:
             in_force = begins(callback)
             if callback is not None and callback is not False:  # those of torch._dynamo.disable and run
-                self._safely(self._begin, sys._getframe(1))
+                self._begin(sys._getframe(1))
             return in_force
 
         def maybe_set_eval_frame(callback: Any) -> Any:
             caller = sys._getframe(1)
             if caller.f_code is self._wrapper:
-                self._safely(self._switched, caller)
+                self._switched(caller)
             return switches(callback)
 
         def init(context: Any, *args: Any, **kwargs: Any) -> None:
             made(context, *args, **kwargs)
-            self._safely(self._note_context, context)
+            self._note_context(context)
 
         def set_stance(stance: Any) -> Any:
-            self._safely(self._note_stance, stance)
+            self._note_stance(stance)
             return sets_stance(stance)
 
         set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]  # as the function that it replaces
@@ -168,18 +170,13 @@ class CompiledCalls(Source):
             if compilations[-1:] != [began]:  # restarts of one attempt
                 compilations.append(began)
 
-    def _safely(self, note: Callable[[Any], None], what: Any) -> None:
-        """An exception of ours would end the program."""
-        try:
-            note(what)
-        except Exception as error:  # noqa: BLE001
-            self.unavailable = f"a call of a compiled function could not be read: {type(error).__name__}: {error}"
-
+    @aside
     def _note_context(self, context: Any) -> None:
         """The line on which the program asks torch to compile something."""
         if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
 
+    @aside
     def _note_stance(self, stance: Any) -> None:
         """The line that sets it. A decorator makes its stance again in each call, on no line of the program's."""
         frame = sys._getframe(3)
@@ -194,6 +191,7 @@ class CompiledCalls(Source):
 
     # ---- a call
 
+    @aside
     def _begin(self, caller: FrameType) -> None:
         """``caller``: the wrapper's frame, or that of another listener which was called by it."""
         wrapper: FrameType | None = caller
@@ -213,6 +211,7 @@ class CompiledCalls(Source):
         )
         self._open.stack.append(opened)
 
+    @aside
     def _switched(self, wrapper: FrameType) -> None:
         """Called twice in each call that began: to turn Dynamo on, and to put things back at the end."""
         stack = self._open.stack
@@ -238,7 +237,7 @@ class CompiledCalls(Source):
         # By place: a function that is made from text in each call has a new code object every time.
         key = (code.co_filename, code.co_firstlineno, code.co_name, 0 if subject is None else id(subject))
         known = self._callables.get(key)
-        if known is not None and known.subject() is subject:
+        if known is not None and (known.subject is None or known.subject() is subject):
             return known
         if known is not None:
             self._gone.append(self._callables.pop(key))
@@ -261,6 +260,7 @@ class CompiledCalls(Source):
             definition = _code_of(subject) or code
         # Dynamo skips a module's __call__, and sees the forward that it calls.
         offered = definition if code.co_filename.endswith("nn/modules/module.py") else code
+        seen = self._known_to_dynamo.get(id(offered))
         described = m.CompiledCallable(
             number=len(self._callables) + len(self._gone),
             function=_name(definition, subject),
@@ -274,7 +274,7 @@ class CompiledCalls(Source):
         return _Callable(
             described=described,
             subject=_reference(subject),
-            before=id(offered) in self._known_to_dynamo,
+            before=seen is not None and seen() is offered,
         )
 
 
@@ -343,10 +343,8 @@ def _place(code: CodeType) -> m.SourceLine:
     return m.SourceLine(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
 
 
-def _reference(subject: object) -> Callable[[], object]:
-    if subject is None:
-        return lambda: None
+def _reference(subject: object) -> weakref.ref[Any] | None:
     try:
-        return weakref.ref(subject)
-    except TypeError:  # a builtin cannot go
-        return lambda: subject
+        return None if subject is None else weakref.ref(subject)
+    except TypeError:  # of a class with __slots__, or a builtin: its id has to do
+        return None

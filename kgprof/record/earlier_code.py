@@ -27,7 +27,9 @@ NAMED = 2  # functions in a sentence
 class _Earlier:
     """One compilation that a cache still holds."""
 
-    code: CodeType
+    file: str
+    first_line: int
+    function: str
     breaks: bool
     calls: set[int] = field(default_factory=set)  # in which a graph of it ran
 
@@ -57,7 +59,12 @@ class EarlierCode(Source):
 
     def _follow(self, code: CodeType, entry: Any, skip_code: Callable[[CodeType], None], undo: ExitStack) -> None:
         names = entry.code.co_names
-        earlier = _Earlier(code=code, breaks=any(name.startswith(RESUMES) for name in names))
+        earlier = _Earlier(
+            file=code.co_filename,
+            first_line=code.co_firstlineno,
+            function=user_function(code.co_name),
+            breaks=any(name.startswith(RESUMES) for name in names),
+        )
         self._earlier.append(earlier)
         scope = entry.guard_manager.global_scope["G"]
         for name in names:
@@ -82,10 +89,9 @@ class EarlierCode(Source):
         if not ran:
             return
         first: dict[tuple[str, str], str] = {}
-        for code in (each.code for each in ran):
-            function = user_function(code.co_name)
-            place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-            first.setdefault((code.co_filename, function), f"{function} ({place})")
+        for each in ran:
+            place = f"{Path(each.file).name}:{each.first_line}"
+            first.setdefault((each.file, each.function), f"{each.function} ({place})")
         functions = list(first.values())
         more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
         calls = {call for each in ran for call in each.calls if call >= 0}

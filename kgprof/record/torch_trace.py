@@ -231,8 +231,9 @@ class StructuredTrace(Source):
             import torch._dynamo as dynamo
 
             original = dynamo.reset_code_caches
-        except (ImportError, AttributeError):
-            return  # this torch has another name for it, and compiled code counts as never dropped
+        except (ImportError, AttributeError) as error:
+            self.lost = f"torch._dynamo.reset() is not seen, and compiled code counts as never dropped ({error})"
+            return
 
         def reset_code_caches() -> None:
             self.kept.records.append(m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current))

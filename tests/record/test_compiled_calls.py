@@ -1,7 +1,9 @@
 """Calls of compiled callables, held against what Python itself saw run: sys.setprofile counts the original code."""
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +21,8 @@ from kgprof.reading.structured_trace import RunTrace
 from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import CompiledCalls as Listener
 from kgprof.record.graph_hook import GraphHook
-from kgprof.record.torch_trace import CompileSources
+from kgprof.record.source import unavailable
+from kgprof.record.torch_trace import CompileSources, StructuredTrace
 from tests.analysis.recordings import FUSED
 
 HERE = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=())
@@ -247,6 +250,44 @@ def test_what_was_compiled_before_is_marked() -> None:
     assert called.compiled_before is True
 
 
+def test_what_has_the_id_of_code_that_is_gone_was_not_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = Listener(CallIndex(), HERE)
+    with GraphHook(CallIndex(), listener.runs), listener:
+        listener._known_to_dynamo = {id(plain.__code__): lambda: None}
+
+        torch.compile(plain, backend="eager")(X)
+
+    (line,) = [line["callable"] for line in listener.lines() if "callable" in line]
+    assert line["compiled_before"] is False
+
+
+class Slotted:
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight = weight
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+def test_an_object_that_nothing_can_refer_to_weakly_is_one_callable_and_not_kept_alive() -> None:
+    weight = torch.ones(3)
+    reference = weakref.ref(weight)
+    compiled: Any = torch.compile(Slotted(weight), backend="eager")
+    listener = Listener(CallIndex(), HERE)
+    with GraphHook(CallIndex(), listener.runs), listener:
+        for _ in range(STEPS):
+            compiled(X)
+        del compiled, weight
+        torch._dynamo.reset()
+        gc.collect()
+
+        assert reference() is None
+        (line,) = [line["callable"] for line in listener.lines() if "callable" in line]
+    assert (line["function"], sum(line["calls"].values())) == ("Slotted", STEPS)
+
+
 def test_functions_made_from_text_are_one_callable() -> None:
     def step() -> None:
         names: dict[str, Any] = {}
@@ -282,6 +323,19 @@ def test_each_reset_stands_between_the_compilations() -> None:
     ]
 
 
+def test_a_torch_without_a_function_that_drops_compiled_code_is_said_to_tell_no_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch._dynamo, "reset_code_caches")
+
+    with StructuredTrace(CallIndex()) as trace:
+        pass
+
+    (lost,) = unavailable((trace,))
+    assert lost.incomplete
+    assert "compiled code counts as never dropped" in lost.why
+
+
 def test_everything_is_put_back() -> None:
     names = ("_callback_from_stance", "_maybe_set_eval_frame")
     before = [getattr(eval_frame, name) for name in names]
@@ -314,5 +368,6 @@ def test_an_exception_of_the_listener_is_not_the_programs(monkeypatch: pytest.Mo
         result = compiled(X)
 
     assert torch.equal(result, plain(X))
+    assert listener.gave_up
     assert "KeyError" in listener.unavailable
     assert list(listener.lines()) == []
