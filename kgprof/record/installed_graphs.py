@@ -122,6 +122,7 @@ def _put_on(output_graph: Any) -> None:
             return compiler(this, *args, **named)
         except Exception as error:
             for owner in _listening:
+                owner._captured.pop(id(this), None)
                 owner.failed(this, error)
             raise
 

@@ -55,3 +55,14 @@ def test_whichever_leaves_first_nothing_of_the_two_is_left(leaves_first: str) ->
     assert told == []
     assert torch.equal(result, torch.full((2,), 2.0))
     assert OutputGraph.__dict__["install_global_unsafe"] is original
+
+
+def test_what_was_read_of_a_graph_that_a_backend_refuses_is_not_kept() -> None:
+    def refuses(graph: object, inputs: object) -> Callable[..., object]:
+        raise RuntimeError("no such operator")
+
+    with Listener("any", []) as listener:
+        with pytest.raises(Exception, match="no such operator"):
+            torch.compile(lambda x: x + 1, backend=refuses)(torch.ones(2))
+
+        assert listener._captured == {}
