@@ -259,6 +259,8 @@ class Recorder:
             return ended  # a control that fails may do so for being a second run
         why = f"{ended.message.strip()} came through it; without it the run ends well"
         without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
+        if without:
+            shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)  # compiled in the run that failed
         again = self._start(task, key, passes, without=without) if without else ended
         if again.outcome is not m.Outcome.OK:
             self._give_up(key, ended, control.exit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from kgprof.gate.metrics import nothing_captured
 from kgprof.model import CompilePass, Control, Exit, MemoryPass, Options, Outcome, PassName, RunRecord, Skipped
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-from kgprof.record import recorder
+from kgprof.record import children, recorder
+from kgprof.record.children import Ended, Start
 
 # A listener that fails where nothing of its own catches it: the program takes a function away from it.
 BREAKS_A_LISTENER = """
@@ -82,6 +84,23 @@ def test_a_program_that_a_listener_killed_is_run_again_without_it(tmp_path: Path
     (lost,) = run.memory.capture_unavailable
     assert lost.capture == "sync hooks"
     assert lost.why == ("LookupError: a fault of the listener's came through it; without it the run ends well")
+
+
+def test_the_run_without_the_listener_begins_with_cold_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bool] = []
+
+    def start(starts: Start, **more: Any) -> Ended:
+        given.append(starts.caches.folder.is_dir())
+        ended = run_child(starts, **more)
+        starts.caches.folder.mkdir(exist_ok=True)  # as Inductor makes it
+        return ended
+
+    run_child = children.run
+    monkeypatch.setattr(children, "run", start)
+    recorded(tmp_path, BREAKS_A_LISTENER, PassName.COMPILE, PassName.MEMORY)
+
+    *_, first, control, again = given
+    assert (first, control, again) == (False, True, False)
 
 
 def test_a_program_that_raises_under_a_hook_by_itself_is_said_to(tmp_path: Path) -> None:
