@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kgprof.measures import host_stacks
 from kgprof.measures.host_stacks import flame_graph
 from kgprof.model import (
     FlameGraph,
@@ -277,11 +278,13 @@ def test_the_recording_stops_and_the_program_does_not(tmp_path: Path) -> None:
 
 
 def test_it_stops_after_a_time_as_well(tmp_path: Path) -> None:
-    later = "import time; time.sleep(1.5)\ndoubled(torch.ones(5)); print('to the end')\n"
-    done = ran(tmp_path, SEVEN_STEPS.replace("range(7)", "range(2)") + later, duration_s=1.5)
+    # An hour passes, as a busy machine takes any time for two steps.
+    passes = "import time; later = time.monotonic() + 3600; time.monotonic = lambda: later\n"
+    last = "doubled(torch.ones(5)); print('to the end')\n"
+    done = ran(tmp_path, SEVEN_STEPS.replace("range(7)", "range(2)") + passes + last, duration_s=1800)
 
     assert (done.exit.outcome, done.echoed) == ("ok", "to the end\n")
-    assert done.script.stopped == "1.5 s (--duration)"
+    assert done.script.stopped == "1800 s (--duration)"
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0"]
 
 
@@ -654,8 +657,11 @@ def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(tmp_path: P
 
 
 @pytest.mark.parametrize(("program", "warmup", "steps"), [(TRAINS, 8, 5), (ENDS_LATE, 25, 2)])
-def test_a_rerun_with_stacks_gives_stack(tmp_path: Path, program: str, warmup: int, steps: int) -> None:
+def test_a_rerun_with_stacks_gives_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, warmup: int, steps: int
+) -> None:
     """Of whole steps alone, where the program ends before there are as many as were asked for."""
+    monkeypatch.setattr(host_stacks, "TOP_FUNCTIONS", 10_000)  # a busy machine adds its time to any function
     done = ran(tmp_path, program, passes=(PassName.STACK,), steps=10, warmup=warmup)  # step 6 compiles
 
     assert isinstance(done.run.stack, TracePass)
