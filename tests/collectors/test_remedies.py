@@ -108,6 +108,23 @@ def test_a_switch_that_only_moves_the_break_is_not_offered() -> None:
     assert "KGP102" in still  # the truth: it does not help
 
 
+def test_a_switch_with_which_the_call_raises_is_not_offered() -> None:
+    found = watched("hooked_sequential")
+
+    (of_hook,) = (each for each in found if each.rule == "KGP101")
+    assert of_hook.refusal is not None
+    assert any("compiled_autograd" in hint for hint in of_hook.refusal.cause.hints)
+    assert of_hook.fix == ""
+    assert of_hook.no_fix
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 5))
+    model[0].register_full_backward_hook(lambda module, given, come: None)
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        out = torch.compile(model, backend="aot_eager")(torch.ones(3, 5, requires_grad=True))
+        with pytest.raises(AssertionError, match="BackwardState requires CompiledAutograd"):
+            out.sum().backward()
+
+
 def cause(text: str, line: str) -> Cause:
     used = Location(file="a.py", line=9, text=line) if line else None
     return Cause(guards=(parse(text),), function="Model.step", used=used)
