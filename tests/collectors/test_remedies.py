@@ -150,3 +150,12 @@ INT = "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_modu
 )
 def test_what_would_not_help_is_not_offered(text: str, line: str) -> None:
     assert as_code(cause(text, line)) == ""
+
+
+@pytest.mark.parametrize("text", ["fn.keywords['how'] == 'a'", "fn.p == 0.5"])
+def test_room_is_offered_for_many_modules_and_not_for_many_values(text: str) -> None:
+    many_values = Cause(guards=(parse(text),), function="partial", wraps=True)
+    many_modules = Cause(guards=(parse("fn.p == 'a'"),), function="Linear", wraps=True, modules=11)
+
+    assert as_code(many_values) == ""
+    assert as_code(many_modules).startswith("torch._dynamo.config.recompile_limit = 11  # one entry for each of the 11")
