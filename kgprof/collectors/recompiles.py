@@ -716,7 +716,7 @@ def _silently(event: RecompiledFunction) -> str:
         return ""
     if event.calls_since is None:
         since = plural(event.eager_calls, "call")
-        return f"; part of it ran eagerly in {since} since then" if event.eager_calls else ""
+        return f"; in {since} since then it, or a part of it, ran eagerly" if event.eager_calls else ""
     which = f": {event.eager_names}" if event.eager_names else ""
     return f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since then ran eagerly{which}"
 
