@@ -151,11 +151,12 @@ def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
     refused = finding("KGP107", level=Level.ERROR, message="compiling step raised Unsupported: no")
     at_the_line = f'Unsupported: no\nfrom user code:\n  File "{ROOT}/src/model.py", line 12, in step'
     ended = [
-        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict.text
+        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict
         for message in (at_the_line, "ValueError: no file")
     ]
 
-    assert ended == [
+    assert [len(verdict.reasons) for verdict in ended] == [0, 1]  # what ended the program is said once
+    assert [verdict.text for verdict in ended] == [
         "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no, which ended "
         "the program: fused.default raised during COMPILE: Unsupported: no",
         "no verdict, the workload failed: fused.default raised during COMPILE: ValueError: no file",
