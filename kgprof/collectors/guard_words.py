@@ -73,7 +73,8 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{guard.variable}, which {cell['owner']} closes over" if cell else guard.variable
     if partial := _PARTIAL.fullmatch(source):
         argument = partial["name"] or f"argument {partial['number']}"
-        return f"{argument} in the functools.partial {partial['owner']}"
+        owner = wraps if wraps and _WRAPPED.fullmatch(partial["owner"]) else f"functools.partial {partial['owner']}"
+        return f"{argument} in the {owner}"
     if wraps:
         source = _of_wrapped(source, wraps, arguments)
     source = _GLOBAL.sub(r"the global \1", source).removesuffix(".__dict__")

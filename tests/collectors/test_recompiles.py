@@ -524,6 +524,14 @@ def test_a_guard_on_what_has_no_value_says_that_it_is_another(text: str, words: 
     assert in_words(parse(text)) == words
 
 
+def test_a_compiled_partial_is_named_by_the_function_that_it_calls() -> None:
+    guard = parse("fn.keywords['by'] == 2")
+
+    assert in_words(guard, wraps="functools.partial of scale") == (
+        "value of by in the functools.partial of scale: expected 2"
+    )
+
+
 def made_anew(*calls: int, frame: tuple[str, int, str] = ("<string>", 1, "f")) -> list[Any]:
     """A function of the same place and name, and each time another code object."""
     lines: list[Any] = []
