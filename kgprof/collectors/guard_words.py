@@ -13,6 +13,7 @@ STATES = {  # of the process, of which torch says no more
     "autocast": "it ran with autocast and without, and torch compiles for each",
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
+_METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 _RETURNED = "___stack"  # Dynamo's name for what the line of a graph break left to the code behind it
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
@@ -42,6 +43,8 @@ def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", argum
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:
         return f"the setting {guard.source} of the process changed, and torch compiles for each"
+    if guard.text.startswith(_METADATA):
+        return "what a tensor subclass keeps beside its data is another than before"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
     name = "the result of a graph break's line" if is_left_by_a_break(guard) else named(guard, wraps, arguments)
@@ -57,7 +60,7 @@ def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", argum
     expected, actual = (_shortened(value) for value in (guard.expected, guard.actual))
     change = f": expected {expected}" if expected else ""
     change += f"{', got' if change else ': got'} {actual}" if actual else ""
-    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else f"{guard.kind}: {guard.text}"
+    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
 
 
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
@@ -70,7 +73,8 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{guard.variable}, which {cell['owner']} closes over" if cell else guard.variable
     if partial := _PARTIAL.fullmatch(source):
         argument = partial["name"] or f"argument {partial['number']}"
-        return f"{argument} in the functools.partial {partial['owner']}"
+        owner = wraps if wraps and _WRAPPED.fullmatch(partial["owner"]) else f"functools.partial {partial['owner']}"
+        return f"{argument} in the {owner}"
     if wraps:
         source = _of_wrapped(source, wraps, arguments)
     source = _GLOBAL.sub(r"the global \1", source).removesuffix(".__dict__")

@@ -41,6 +41,8 @@ _ELSEWHERE = "call it before the loop or every N steps, or use a function that r
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
+# With it, the call of a compiled module with a backward hook raises: "BackwardState requires CompiledAutograd".
+_RAISES = "compiled_autograd"
 _SUPPRESSED = "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
 
 
@@ -89,9 +91,11 @@ def _known(finding: m.Finding, decides: bool) -> str:
 
 
 def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
-    """The table's, else the setting that torch's own hint names. Not one that only moves the break to the next line."""
+    """The table's, else the setting that torch's own hint names. Not one that only moves the break to the next line,
+    and not one with which the call raises."""
     table = "" if in_library else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
-    hinted = next((switch for hint in cause.hints for switch in switches_in(hint)), "")
+    switches = (switch for hint in cause.hints for switch in switches_in(hint))
+    hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
     return "" if decides and _SCALARS in fix else fix
 

@@ -17,7 +17,7 @@ from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.guard_words import in_words, is_left_by_a_break, is_returned_by_a_break, named, used_in
-from kgprof.collectors.remedies import Cause, as_code, mark, sizes_of
+from kgprof.collectors.remedies import Cause, as_code, mark, room_for_all, sizes_of
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
@@ -307,7 +307,7 @@ def _recompiled(
     wraps = tuple(dict.fromkeys(row.wraps for row in wrapped))
     function = ", ".join(wraps) or function
     recompiles = _told_apart(trace, again, guards)
-    advised = Advised(trace=trace, function=function, wrapped=wrapped, limit_reached=limit is not None)
+    advised = Advised(trace=trace, function=function, wrapped=wrapped, modules=eager.modules)
     rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
     return RecompiledFunction(
         run=trace.run,
@@ -370,7 +370,7 @@ class Advised:
     trace: RunTrace
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
-    limit_reached: bool
+    modules: int  # that share its code and its limit, one entry for each
 
     def recompile(self, recompile: Recompile, rejected: Sequence[Guard]) -> Recompile:
         """With what is known about its guard; ``rejected``: all guards that failed for this function."""
@@ -395,7 +395,7 @@ class Advised:
             function=self.function,
             used=used,
             wraps=bool(self.wrapped),
-            limit_reached=self.limit_reached,
+            modules=self.modules,
             schedulers=source.schedulers,
             comparison=source.comparison(used, guard.source) if used and plain else "",
             returned=source.only_returns(used, guard.source) if used and plain else False,
@@ -528,16 +528,20 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
         calls=sum(sum(_of_the_limit(each).values()) for each in own),
         of=sum(compiled_callables.calls(each, limit.call) for each in own),
         names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
-        modules=_one_entry_each(own),
+        modules=_one_entry_each(own, limit.call),
         steady=sum(n for each in own for call, n in _of_the_limit(each).items() if call >= trace.steady_from),
     )
 
 
-def _one_entry_each(own: Sequence[m.CompiledCallable]) -> int:
-    """How many modules there are, if torch compiled each of them once at most; else 0: room for all would not help."""
+def _one_entry_each(own: Sequence[m.CompiledCallable], limit_call: int) -> int:
+    """How many modules there are, if torch compiled each of them once at most; else 0: room for all would not help.
+
+    Where a module was first called after the limit, the program makes new ones, and no number is enough.
+    """
     alone = all(each.module and len(each.compilations) <= 1 for each in own)
     without = any(not each.compilations and each.eager for each in own)
-    return len(own) if alone and without else 0
+    known = all(min(each.calls, default=0) <= limit_call for each in own)
+    return len(own) if alone and without and known else 0
 
 
 def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
@@ -704,22 +708,15 @@ def _advice(event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.
         return ""
     if fix := _fix(event, recompiles):
         return fix
-    return _room_for_all(event) if rule is LIMIT_REACHED else ""
-
-
-def _room_for_all(event: RecompiledFunction) -> str:
-    """The limit is per code object, which all modules of a class share."""
-    if not event.modules_of_code:
-        return ""
-    limit = f"torch._dynamo.config.recompile_limit = {event.modules_of_code}"
-    return f"{limit}  # one entry for each of the {event.modules_of_code} modules; before the first call"
+    return room_for_all(event.modules_of_code) if rule is LIMIT_REACHED else ""
 
 
 def _silently(event: RecompiledFunction) -> str:
     if isinstance(event.eager_calls, m.Skipped):
         return ""
     if event.calls_since is None:
-        return f"; {event.eager_calls} of the calls since then ran eagerly"
+        since = plural(event.eager_calls, "call")
+        return f"; in {since} since then it, or a part of it, ran eagerly" if event.eager_calls else ""
     which = f": {event.eager_names}" if event.eager_names else ""
     return f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since then ran eagerly{which}"
 

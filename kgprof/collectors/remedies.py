@@ -21,7 +21,7 @@ class Cause(m.Model, frozen=True, kw_only=True):
     function: str  # what was compiled: "Model.step", "Linear"
     used: m.Location | None = None  # the project's line that made the value a constant
     wraps: bool = False  # it is called through torch's wrapper, which many modules share
-    limit_reached: bool = False
+    modules: int = 0  # at torch's limit: modules that share the code, each of which needs one entry
     schedulers: tuple[str, ...] = ()  # learning rate schedulers that the program makes: "OneCycleLR"
     comparison: str = ""  # the only comparison for which the function uses the value: "task == 'detect'"
     returned: bool = False  # the function only calls it, on what it then returns
@@ -61,6 +61,18 @@ def as_code(cause: Cause) -> str:
     """One line of code and, behind ``#``, what it changes; empty where no remedy is known."""
     remedy = remedy_of(cause)
     return f"{remedy.code(cause)}  # {remedy.effect(cause)}" if remedy else ""
+
+
+_ONE_EACH = "one entry for each of the {} modules, which share one limit; before the first call"
+
+
+def _limit(modules: int) -> str:
+    return f"torch._dynamo.config.recompile_limit = {modules}"
+
+
+def room_for_all(modules: int) -> str:
+    """The limit is per code object, which all modules of a class share. Empty for no modules."""
+    return f"{_limit(modules)}  # {_ONE_EACH.format(modules)}" if modules else ""
 
 
 def mark(guards: Sequence[Guard]) -> str:
@@ -340,9 +352,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="shared_wrapper",
-        holds=lambda c: c.wraps and c.limit_reached and c.guard.source.partition(".")[0] == "fn",
-        code=_one("torch._dynamo.config.recompile_limit = 64"),
-        effect=_one("before the first call, at least one per module: modules of torch's own classes share one limit"),
+        holds=lambda c: c.wraps and c.modules > 0 and c.guard.source.partition(".")[0] == "fn",
+        code=lambda c: _limit(c.modules),
+        effect=lambda c: _ONE_EACH.format(c.modules),
         tried=True,
     ),
     Remedy(

@@ -70,10 +70,12 @@ def causes(
     settings: m.GateSettings,
 ) -> tuple[Cause, ...]:
     """Worst first."""
-    known = []
+    known, ended = [], []
     for run in (run for run in profile.runs if run.exit.outcome != "ok"):
         code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
-        known.append(Cause(exit_code=code, text=_death(run, findings, profile.environment.source_root)))
+        refused = _refused(run, findings)
+        known.append(Cause(exit_code=code, text=_death(run, refused, profile.environment.source_root)))
+        ended += [refused] if refused else []
     # A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or of
     # the command line for no run: a file's budgets stand for more runs than one command may ask for.
     silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
@@ -88,7 +90,7 @@ def causes(
         *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
     ]
     known += [
-        *_failures(findings, budgets, entries, settings.fail_on),
+        *_failures([each for each in findings if each not in ended], budgets, entries, settings.fail_on),
         *_nothing_compiled(profile),
         *[Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts],
     ]
@@ -97,17 +99,24 @@ def causes(
     return tuple(sorted(known, key=lambda cause: ORDER.index(cause.exit_code)))
 
 
-def _death(run: m.RunReport, findings: Sequence[m.Finding], root: str) -> str:
-    """How it ended; where torch refused to compile and nobody caught that, the refused line comes first."""
+def _refused(run: m.RunReport, findings: Sequence[m.Finding]) -> m.Finding | None:
+    """The compilation that ended the run, if torch refused one and nobody caught that."""
     for finding in findings:
         place = finding.location
         if finding.rule != COMPILE_FAILED.id or finding.run != run.key or place is None:
             continue
         # torch names the line in its error ("from user code"); one that the program caught ended nothing.
         if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
-            said = f"{relative(place.file, root)}:{place.line}: {finding.rule} {finding.message}"
-            return f"{said}, which ended the program: {run.how_it_ended}"
-    return run.how_it_ended
+            return finding
+    return None
+
+
+def _death(run: m.RunReport, refused: m.Finding | None, root: str) -> str:
+    """How it ended; the line that torch refused to compile comes first."""
+    if refused is None or refused.location is None:
+        return run.how_it_ended
+    place = f"{relative(refused.location.file, root)}:{refused.location.line}"
+    return f"{place}: {refused.rule} {refused.message}, which ended the program: {run.how_it_ended}"
 
 
 def _failures(

@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"(?P<head>.*?)(?P<number>\d+)(?P<tail>\D*)")
 
 
 def callables(trace: RunTrace) -> tuple[m.CompiledCallable, ...]:
-    """None where calls were not counted."""
+    """Empty where calls were not counted."""
     counted = trace.all.compiled_calls
     return () if isinstance(counted, m.Skipped) else counted.callables
 

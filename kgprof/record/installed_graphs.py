@@ -121,14 +121,24 @@ def _put_on(output_graph: Any) -> None:
         try:
             return compiler(this, *args, **named)
         except Exception as error:
+            is_restart = _is_restart(error)
             for owner in _listening:
                 owner._captured.pop(id(this), None)
-                owner.failed(this, error)
+                if not is_restart:
+                    owner.failed(this, error)
             raise
 
     replace(output_graph, INSTALL, install, _patch)
     if compiler is not None:
         replace(output_graph, COMPILE, compiling, _patch)
+
+
+def _is_restart(error: Exception) -> bool:
+    """torch's own way out of a backend to trace the function once more: nothing failed. As Inductor does for a number
+    that a graph break returned."""
+    from torch._dynamo import exc
+
+    return isinstance(error, getattr(exc, "RestartAnalysis", ()))
 
 
 _listening: list[InstalledGraphs] = []

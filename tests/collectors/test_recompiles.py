@@ -231,7 +231,7 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     assert (found.limit_call, found.eager_calls, found.every_value_new) == (8, 12, False)
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
-    assert finding.message.endswith("torch's limit was reached in call 8; 12 of the calls since then ran eagerly")
+    assert finding.message.endswith("in call 8; in 12 calls since then it, or a part of it, ran eagerly")
 
 
 def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
@@ -476,7 +476,7 @@ def test_a_recompile_without_a_reason_says_so() -> None:
     (found,) = diagnosed(*lines)
 
     assert found.level is Level.WARNING
-    assert found.message == "Model.step recompiled 1 time in call 10, 0.50 s: other: torch gave no reason"
+    assert found.message == "Model.step recompiled 1 time in call 10, 0.50 s: torch gave no reason"
 
 
 @pytest.mark.parametrize(
@@ -516,11 +516,20 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
             "the setting num_threads of the process changed, and torch compiles for each",
         ),
         ("___stack0 >= 0.5", "that line returned another value than before"),
+        ("___check_metadata_14064_c0/0", "what a tensor subclass keeps beside its data is another than before"),
         ("BACKEND_MATCH failure: ...", "several torch.compile calls compile it, each with a backend of its own"),
     ],
 )
 def test_a_guard_on_what_has_no_value_says_that_it_is_another(text: str, words: str) -> None:
     assert in_words(parse(text)) == words
+
+
+def test_a_compiled_partial_is_named_by_the_function_that_it_calls() -> None:
+    guard = parse("fn.keywords['by'] == 2")
+
+    assert in_words(guard, wraps="functools.partial of scale") == (
+        "value of by in the functools.partial of scale: expected 2"
+    )
 
 
 def made_anew(*calls: int, frame: tuple[str, int, str] = ("<string>", 1, "f")) -> list[Any]:
@@ -598,6 +607,21 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
     assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
     assert diagnosed(*lines)[0].fix == ""
     assert diagnosed(*lines)[0].message.endswith("torch's limit was reached in call 0")
+
+
+def test_no_limit_is_enough_for_modules_that_each_call_makes_anew() -> None:
+    lines = [*compiled("0/0", STEP), offered(STEP, compile_id="0/0"), ran("0/0", 0)]
+    lines += [
+        written.record("0/1", 1, compilation_metrics={"fail_type": "Unsupported", "co_name": None}),
+        offered(STEP, "run-only", call=1),
+        rejected("0/1", "0/0: self.index == 0", call=1),
+    ]
+    layers = [written.called(STEP, *([n] if n else ()), number=n, calls={n: 1}, module="Layer") for n in range(4)]
+
+    (found,) = collected(*lines, *layers)
+
+    assert found.eager_calls == 3
+    assert found.modules_of_code == 0
 
 
 def test_calls_under_a_stance_are_not_the_limits() -> None:

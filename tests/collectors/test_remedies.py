@@ -108,6 +108,23 @@ def test_a_switch_that_only_moves_the_break_is_not_offered() -> None:
     assert "KGP102" in still  # the truth: it does not help
 
 
+def test_a_switch_with_which_the_call_raises_is_not_offered() -> None:
+    found = watched("hooked_sequential")
+
+    (of_hook,) = (each for each in found if each.rule == "KGP101")
+    assert of_hook.refusal is not None
+    assert any("compiled_autograd" in hint for hint in of_hook.refusal.cause.hints)
+    assert of_hook.fix == ""
+    assert of_hook.no_fix
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 5))
+    model[0].register_full_backward_hook(lambda module, given, come: None)
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        out = torch.compile(model, backend="aot_eager")(torch.ones(3, 5, requires_grad=True))
+        with pytest.raises(AssertionError, match="BackwardState requires CompiledAutograd"):
+            out.sum().backward()
+
+
 def cause(text: str, line: str) -> Cause:
     used = Location(file="a.py", line=9, text=line) if line else None
     return Cause(guards=(parse(text),), function="Model.step", used=used)
@@ -133,3 +150,12 @@ INT = "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_modu
 )
 def test_what_would_not_help_is_not_offered(text: str, line: str) -> None:
     assert as_code(cause(text, line)) == ""
+
+
+@pytest.mark.parametrize("text", ["fn.keywords['how'] == 'a'", "fn.p == 0.5"])
+def test_room_is_offered_for_many_modules_and_not_for_many_values(text: str) -> None:
+    many_values = Cause(guards=(parse(text),), function="partial", wraps=True)
+    many_modules = Cause(guards=(parse("fn.p == 'a'"),), function="Linear", wraps=True, modules=11)
+
+    assert as_code(many_values) == ""
+    assert as_code(many_modules).startswith("torch._dynamo.config.recompile_limit = 11  # one entry for each of the 11")

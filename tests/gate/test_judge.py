@@ -95,9 +95,9 @@ def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing()
 
     assert (passed.exit_code, gate_of(passed).failing) == (EXIT_OK, ())
     assert passed.verdict.text == (
-        "gate passed: 3 budgets met in 1 run; 2 breaks inside torch, made on purpose, not counted"
+        "gate passed: 4 budgets met in 1 run; 2 breaks inside torch, made on purpose, not counted"
     )
-    assert [(c.observed, c.made_by_torch) for c in gate_of(passed).budgets] == [(0.0, 2), (0.0, 0), (0.0, 0)]
+    assert [(c.observed, c.made_by_torch) for c in gate_of(passed).budgets] == [(0.0, 2), (0.0, 0), (0.0, 0), (0.0, 0)]
     assert gate_of(failed).failing == (2,)
     assert failed.verdict.text == "gate failed: fused.default: 1 over the budget of 0 graph-breaks"
     said = by_name("text").render(failed)
@@ -151,11 +151,12 @@ def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
     refused = finding("KGP107", level=Level.ERROR, message="compiling step raised Unsupported: no")
     at_the_line = f'Unsupported: no\nfrom user code:\n  File "{ROOT}/src/model.py", line 12, in step'
     ended = [
-        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict.text
+        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict
         for message in (at_the_line, "ValueError: no file")
     ]
 
-    assert ended == [
+    assert [len(verdict.reasons) for verdict in ended] == [0, 1]  # what ended the program is said once
+    assert [verdict.text for verdict in ended] == [
         "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no, which ended "
         "the program: fused.default raised during COMPILE: Unsupported: no",
         "no verdict, the workload failed: fused.default raised during COMPILE: ValueError: no file",

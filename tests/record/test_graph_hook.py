@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._dynamo.output_graph import OutputGraph
 
 from kgprof.model.compile_records import GraphRuns
@@ -159,3 +160,20 @@ def _backend_of(options: dict[str, Any]) -> object:
     if "backend" in options:
         return options["backend"]
     return torch._TorchCompileInductorWrapper(options.get("mode"), options.get("options"), None)
+
+
+def test_a_backend_that_asks_torch_to_trace_again_has_not_failed() -> None:
+    tried: list[str] = []
+
+    def starts_over(graph: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., object]:
+        tried.append("once")
+        if len(tried) == 1:
+            raise TensorifyScalarRestartAnalysis(restart_reason="a number is to be a tensor")
+        return graph.forward
+
+    hook = GraphHook(CallIndex())
+    with listening([hook]):
+        assert torch.equal(torch.compile(adds, backend=starts_over)(torch.ones(2)), torch.full((2,), 2.0))
+
+    assert len(tried) == 2
+    assert [line for line in hook.lines() if "backend" in line] == []

@@ -6,7 +6,7 @@ import torch
 
 torch.manual_seed(0)
 if os.environ.get("FIX"):
-    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.recompile_limit = 11
 heads = [torch.compile(torch.nn.Linear(6, 3 + width), backend="eager") for width in range(11)]
 
 
