@@ -131,8 +131,9 @@ def _tensor(guard: str) -> Parsed:
     found = _TENSOR.fullmatch(guard)
     if found is None:
         return None
-    what, expected = found["what"].lower(), found["expected"]
-    actual = (found["actual"] or "").partition(". ")[0]  # behind it torch may name a switch
+    what = found["what"].lower()
+    # Behind the last of them torch may name a switch.
+    expected, actual = ((found[name] or "").partition(". ")[0] for name in ("expected", "actual"))
     kind = _TENSOR_CLASSES.get(what, OTHER)
     if what == "dispatch key set":
         kind = "dispatch-keys" if _devices(expected) == _devices(actual) else "device"

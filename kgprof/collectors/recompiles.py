@@ -94,7 +94,8 @@ UNBOUNDED = m.Rule(
     symptom_of=(),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
-CONVERGED, AFTER_A_BREAK = "converged", "after a break"  # what tells a note from the rule's finding
+# What tells a note from the rule's finding.
+CONVERGED, AFTER_A_BREAK, WENT_ON = "converged", "after a break", "went on"
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
@@ -592,7 +593,12 @@ def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compi
     """Whether each call (or each run) of one function, until the last one or the limit, had to compile it."""
     anew = _made_anew(compiled)
     by_code = grouped((c for c in compiled if not c.failed), lambda c: "created again" if id(c) in anew else c.frame_id)
-    return any(_is_always_new(trace, entries, limit) for entries in by_code)
+    return any(_is_always_new(trace, entries, limit) for entries in by_code if not _spans_a_reset(entries, anew))
+
+
+def _spans_a_reset(entries: Sequence[Compiled], anew: set[int]) -> bool:
+    """Whether torch forgot the code between two of its compilations: the next one says nothing of a new value."""
+    return id(entries[0]) not in anew and len({entry.resets for entry in entries}) > 1
 
 
 def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
@@ -640,10 +646,14 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         before = [recompile for recompile in event.before if not recompile.returned_by]
         subjects = {_subject(recompile.guard) for recompile in once}
         with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
-        apart = [recompile for recompile in before if recompile not in with_it]
+        going_on = {_subject(recompile.guard) for recompile in again}
+        went_on = [r for r in before if r not in with_it and _subject(r.guard) in going_on]
+        apart = [r for r in before if r not in with_it and r not in went_on]
         if once:
             note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
+        if went_on:
+            yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
             yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
 
@@ -675,7 +685,7 @@ def _finding(
     shared = "; everything that is called through this wrapper of torch's shares the limit" if event.wraps else ""
     eager += shared if event.limit_call is not None else ""
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
-    kinds = () if apart in (CONVERGED, AFTER_A_BREAK) else sorted({guard.kind for guard in guards})
+    kinds = () if apart in (CONVERGED, AFTER_A_BREAK, WENT_ON) else sorted({guard.kind for guard in guards})
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
     times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
     return m.Finding(
@@ -704,7 +714,7 @@ def _finding(
 
 def _advice(event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str) -> str:
     """The remedy for what failed; at the limit, if there is none, room for all modules that share the code."""
-    if apart == CONVERGED and event.calls_known:
+    if apart in (CONVERGED, WENT_ON) and event.calls_known:
         return ""
     if fix := _fix(event, recompiles):
         return fix

@@ -179,6 +179,10 @@ def _is_size(cause: Cause) -> bool:
     return cause.guard.kind == "size" and cause.guard.dimension is not None and bool(sizes_of(cause.guards))
 
 
+def _is_global(cause: Cause) -> bool:
+    return cause.guard.source.startswith("G['")
+
+
 def _is_of_parameter(cause: Cause) -> bool:
     return any(_STATIC_PARAMETER in switch for guard in cause.guards for switch in guard.switches)
 
@@ -233,7 +237,8 @@ def _stacked(cause: Cause) -> str:
 
 
 def _reduced(cause: Cause) -> str:
-    return f"pass this instead of {cause.name}, if all have one shape, and reduce it (sum(0)) instead of the loop"
+    items = "if its items are tensors of one shape"
+    return f"pass this instead of {cause.name}, {items}, and reduce it (sum(0)) instead of the loop"
 
 
 def _dtype(cause: Cause) -> str:
@@ -287,7 +292,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="global_number",
-        holds=lambda c: c.guard.source.startswith("G['") and c.name.isidentifier() and _is_tensor_instead(c),
+        holds=lambda c: _is_global(c) and c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
         effect=_one("a global number is a constant to torch, a tensor is an input"),
         tried=True,
@@ -345,7 +350,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="growing_list",
-        holds=lambda c: c.guard.kind == "length" and c.guard.expected.isdecimal() and c.name.isidentifier(),
+        holds=lambda c: (
+            c.guard.kind == "length" and c.guard.expected.isdecimal() and c.name.isidentifier() and not _is_global(c)
+        ),
         code=_stacked,
         effect=_reduced,
         tried=True,
@@ -359,7 +366,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="swapped_rank",
-        holds=lambda c: not c.wraps and _is_of_parameter(c),
+        holds=lambda c: not c.wraps and c.guard.kind == "size" and _is_of_parameter(c),
         code=_switch(_STATIC_PARAMETER),
         effect=_one("before the first call: sizes of parameters may then become dynamic"),
         tried=True,

@@ -185,6 +185,16 @@ def test_a_switch_behind_a_size_is_no_part_of_the_size() -> None:
     assert found.switches == ("torch._dynamo.config.force_parameter_static_shapes = False",)
 
 
+def test_a_switch_behind_an_expected_value_is_no_part_of_it() -> None:
+    found = parse(
+        "tensor 'self._parameters['bias']' requires_grad mismatch. expected requires_grad=0. Guard failed on a "
+        "parameter, consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on "
+        "parameters."
+    )
+
+    assert (found.kind, found.expected) == ("requires-grad", "0")
+
+
 def test_a_closures_cell_has_the_variables_name() -> None:
     cell = "mask.__closure__[0].cell_contents"
 

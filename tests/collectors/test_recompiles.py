@@ -582,6 +582,28 @@ def test_a_recompile_between_two_resets_stays_one() -> None:
     assert [(each.compile_id, each.call) for each in found.recompiles] == [("0/1", 9)]
 
 
+def test_values_that_come_again_after_each_reset_are_not_new_values() -> None:
+    lines = [
+        line
+        for call in range(8)
+        for line in (
+            written.reset(call),
+            *compiled("0/0", STEP, call=call),
+            *compiled("0/1", STEP, call=call),
+            rejected("0/1", "0/0: tensor 'x' size mismatch at index 1. expected 8, actual 12", call=call),
+            ran("0/1", call),
+        )
+    ]
+
+    steady, early = diagnosed(*lines, written.CALLS_COUNTED, calls=8)
+
+    assert (steady.rule, steady.level, steady.count) == ("KGP103", Level.WARNING, 5)
+    # what goes on after the warm-up has not converged in it
+    assert (early.rule, early.level, early.count) == ("KGP103", Level.NOTE, 3)
+    assert ", during warm-up: " in early.message
+    assert "converged" not in early.message
+
+
 def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
     # given: four layers of one method, the last of which found no room
     lines = [*compiled("0/0", STEP), offered(STEP, compile_id="0/0"), ran("0/0", *range(20))]

@@ -159,3 +159,20 @@ def test_room_is_offered_for_many_modules_and_not_for_many_values(text: str) -> 
 
     assert as_code(many_values) == ""
     assert as_code(many_modules).startswith("torch._dynamo.config.recompile_limit = 11  # one entry for each of the 11")
+
+
+def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -> None:
+    text = (
+        "0/0: tensor 'self._parameters['bias']' {} mismatch{}. Guard failed on a parameter, consider using "
+        "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+    )
+    thawed = text.format("requires_grad", ". expected requires_grad=0")
+    resized = text.format("size", " at index 0. expected 3, actual 4")
+
+    assert as_code(Cause(guards=(parse(thawed),), function="Tuned.forward")) == ""
+    assert "force_parameter_static_shapes" in as_code(Cause(guards=(parse(resized),), function="Tuned.forward"))
+
+
+def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None:
+    assert as_code(Cause(guards=(parse("0/0: len(G['norms']) == 1"),), function="keep_norm")) == ""
+    assert "torch.stack(past)" in as_code(Cause(guards=(parse("0/0: len(past) == 1"),), function="blend"))
