@@ -1,4 +1,4 @@
-"""A notebook session in cells: jagged nested tensors of changing lengths go through a compiled layer under kgprof.watch."""
+"""A notebook session in cells: jagged batches of changing lengths go through a layer under kgprof.watch."""
 
 import code
 import os

@@ -1,4 +1,4 @@
-"""Accelerate compiles the model with dynamic=False, which the launcher's environment asks for, and five lengths arrive."""
+"""Accelerate compiles with dynamic=False, as the environment of its launcher asks, and five lengths arrive."""
 
 import os
 

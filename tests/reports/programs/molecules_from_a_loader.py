@@ -1,4 +1,4 @@
-"""Batches of molecules come from two worker processes, each with other counts of atoms, and stdin may give the epochs."""
+"""Batches of molecules come from two workers, with other counts of atoms each; stdin may give the epochs."""
 
 import sys
 
