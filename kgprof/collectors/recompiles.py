@@ -618,7 +618,7 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
 
 
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
-    """One rule at most a function; what had converged before steady state is a note of its own."""
+    """One rule at most a function; what recompiled during warm-up is a note of its own."""
     if not event.calls_known and event.limit_call is None:
         yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, CONVERGED)
     elif event.every_value_new:
@@ -641,7 +641,10 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
             note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
         if apart:
-            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
+            goes_on = {_subject(recompile.guard) for recompile in again}
+            recurs = any(_subject(recompile.guard) in goes_on for recompile in apart)
+            ending = " during warm-up, and again after it" if recurs else f" and {CONVERGED}"
+            yield _finding(IN_STEADY_STATE, event, apart, ending, CONVERGED)
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
