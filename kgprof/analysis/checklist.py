@@ -203,7 +203,7 @@ class Seen:
         self.compiled = [
             run.key
             for run in self.runs
-            if run.key in whole and isinstance(run.compile, m.CompileSummary) and run.compile.compilations
+            if run.key in whole and isinstance(run.compile, m.CompileSummary) and _made_a_graph(run.compile)
         ]
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
         self.eager_calls = sum(
@@ -355,6 +355,10 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
         passed=f"none kept; {', '.join(marked)}" if marked else ("none kept (cudagraph_mark_step_begin() not called)"),
         unseen=seen.no_replay or ("" if watched else seen.unwatched),
     )
+
+
+def _made_a_graph(summary: m.CompileSummary) -> bool:
+    return any(not compilation.fail_reason for compilation in summary.compilations)
 
 
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:

@@ -55,6 +55,8 @@ def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", argum
         return f"{name} and {guard.expected} were one object, and are two now"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
         return f"{name} has {' and '.join(keys)} in some calls and not in others"
+    if guard.kind == "identity":  # what was created again has no name in a guard
+        return guard.text
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {name}" if guard.source else ""
     expected, actual = (_shortened(value) for value in (guard.expected, guard.actual))

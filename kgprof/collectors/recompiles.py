@@ -628,7 +628,7 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
 
 
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
-    """One rule at most a function; what had converged before steady state is a note of its own."""
+    """One rule at most a function; what recompiled during warm-up is a note of its own."""
     if not event.calls_known and event.limit_call is None:
         yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, CONVERGED)
     elif event.every_value_new:
@@ -655,7 +655,10 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
-            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
+            goes_on = {_subject(recompile.guard) for recompile in again}
+            recurs = any(_subject(recompile.guard) in goes_on for recompile in apart)
+            ending = " during warm-up, and again after it" if recurs else f" and {CONVERGED}"
+            yield _finding(IN_STEADY_STATE, event, apart, ending, CONVERGED)
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:

@@ -36,6 +36,7 @@ ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds 2 or more also
 AT_IMPORT = m.Skipped(reason="the workload compiles while it is imported, which the further rounds do not time")
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped(reason="no times were requested")
+ONE_MODE = m.Skipped(reason="a script runs in one mode, so no eager run of it was timed to compare with")
 RESULTS_DIFFER = m.Skipped(reason="results differ")
 NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
 NO_START = m.Skipped(reason="no process with cold caches was measured")
@@ -59,7 +60,8 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """What compiling this run costs and saves; Skipped where it compiled nothing, and where no times were asked for."""
     recording, run = evidence.whole.recording, evidence.record
     if recording.header.options.untimed:
-        return UNTIMED
+        short_script = run.script is not None and not isinstance(run.timing, m.Skipped)
+        return ONE_MODE if short_script else UNTIMED
     if run.key.mode == m.EAGER:
         return m.Skipped(reason="mode eager is what compiled runs are compared with")
     if isinstance(run.compile, m.Skipped):

@@ -383,3 +383,12 @@ def test_sizes_of_calls_that_ran_eagerly_were_seen_by_nobody() -> None:
     assert without["static-shapes"].status == PracticeStatus.PASS
     assert stance["static-shapes"].status == PracticeStatus.NOT_OBSERVED
     assert stance["static-shapes"].evidence.startswith("15 calls of compiled functions ran eagerly")
+
+
+def test_where_every_compilation_failed_no_compiled_function_is_praised() -> None:
+    failed = written.compiled("0/0", written.STEP, fail_type="InternalTorchDynamoError", fail_reason="no __dict__")
+    practices = ("static-shapes", "whole-graphs", "no-dynamic-shapes", "no-branch-on-values", "no-prints")
+
+    statuses = {practice: items(written.recording(*failed))[practice].status for practice in practices}
+
+    assert PracticeStatus.PASS not in statuses.values(), statuses

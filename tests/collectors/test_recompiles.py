@@ -201,6 +201,13 @@ def test_a_note_may_stand_beside_the_finding() -> None:
     assert rules(*recompiled(1, 10, 12)) == [("KGP103", Level.WARNING), ("KGP103", Level.NOTE)]
 
 
+def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
+    _, note = diagnosed(*recompiled(1, 10, 12))
+
+    assert "recompiled 1 time in call 1, 0.50 s during warm-up, and again after it: dtype of x" in note.message
+    assert "converged" not in note.message
+
+
 def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
     (found,) = collected(*recompiled(1, 10))
 

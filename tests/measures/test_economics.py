@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.measures.economics import NO_EAGER, NOT_FASTER, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
+from kgprof.measures.economics import NO_EAGER, NOT_FASTER, ONE_MODE, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
 from kgprof.model import (
     BreakEven,
     CompilePass,
@@ -15,6 +15,7 @@ from kgprof.model import (
     Recording,
     RoundRecord,
     RunRecord,
+    ScriptRun,
     Skipped,
     Spread,
     TimedRound,
@@ -194,6 +195,15 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     assert isinstance(weighed(gate, slow), Skipped)
     assert weighed(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled in this run")
     assert weighed(untimed, fast) == UNTIMED
+
+
+def test_a_short_script_that_was_timed_without_a_request_has_no_eager_run_beside_it() -> None:
+    script = msgspec.structs.replace(compiled(500.0), script=ScriptRun(step="an optimizer step", steps=9, counted={}))
+    asked = recording(script)
+    options = msgspec.structs.replace(asked.header.options, passes=(PassName.COMPILE,))
+    header = msgspec.structs.replace(asked.header, options=options)
+
+    assert weighed(msgspec.structs.replace(asked, header=header), script) == ONE_MODE
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
