@@ -10,7 +10,7 @@ from kgprof.render.table import Block, plain
 
 TITLE = "What limits the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
-_HEADINGS = ("share", "per step", "what", "line")
+_HEADINGS = ("what", "line", "share", "per step")
 
 
 def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
@@ -27,13 +27,13 @@ def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
     rest = [share for share in found.shares if share.share < SMALLEST]
     if rest:
         us, share = sum(each.us for each in rest), sum(each.share for each in rest)
-        rows.append((percent(share), duration(us), f"{wording.plural(len(rest), 'smaller share')}", ""))
+        rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.words(run) or f"not decided: {found.undecided}"
-    return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="")
+    return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)
 
 
 def _cells(share: m.LimitShare, root: str) -> tuple[str, ...]:
     place = share.location
     what = f"{share.limit}: {share.name}" if share.name else str(share.limit)
     line = f"{wording.relative(place.file, root)}:{place.line}" if place else ""
-    return percent(share.share), duration(share.us), what, line
+    return what, line, percent(share.share), duration(share.us)

@@ -375,7 +375,7 @@ def _limited(profile: m.Profile) -> Iterable[Section]:
         if isinstance(block, str):
             yield Section(head=(f"**{limit_table.TITLE}**", "", escaped(block, 400)))
         elif isinstance(block, Table):
-            yield _tabled(block, "shares")
+            yield _tabled(block, "shares", words=2)
 
 
 def _compared(profile: m.Profile) -> Iterable[Section]:
