@@ -12,16 +12,24 @@ only the proportions are used. What nothing explains is ``UNKNOWN``; the shares 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
 
 from kgprof import model as m
+from kgprof.wording import figure
 
 # p90 over p10 of the steps from which on their median stands for none of them.
 UNSTEADY = 2.0
 # Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
 # runs ahead of the GPU and waits.
 GPU_BOUND = 0.9
+# Of the step: from here on the GPU is mostly busy.
+MOSTLY = 0.5
 # Of the step: a share below it is not said to limit the step.
 LEADS = 0.3
+# Times the second largest share: what is not that much larger is not said to limit the step.
+CLEARLY = 1.2
 # Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
 STANDS_OUT = 0.5
 
@@ -43,6 +51,8 @@ _OF_BOUND = {
     m.Bound.MEMORY: m.LimitKind.MEMORY,
     m.Bound.LATENCY: m.LimitKind.SMALL_KERNELS,
 }
+
+_WORK = (*_OF_BOUND.values(), m.LimitKind.COMMUNICATION)
 
 Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
 
@@ -68,12 +78,32 @@ def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunL
     ]
     shares.sort(key=lambda share: -share.us)
     whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
-    return m.RunLimits(
-        step_us=step_us,
-        busy_us=busy_us,
-        shares=whole,
-        undecided=_undecided(run, whole, busy_us / step_us),
-    )
+    found = m.RunLimits(step_us=step_us, busy_us=busy_us, shares=whole)
+    return msgspec.structs.replace(found, undecided=_undecided(run, found))
+
+
+def words(run: m.RunReport) -> str:
+    """Say what limits the run; empty where that is not decided."""
+    found = run.limits
+    if isinstance(found, m.Skipped) or found.leading is None:
+        return ""
+    leading = found.leading
+    mostly = f" (mostly {what})" if (what := most_of(leading)) else ""
+    return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {_whole(run, found)}"
+
+
+def most_of(share: m.LimitShare) -> str:
+    """Name the operator, the call or the line that is most of it; empty where none stands out."""
+    place = share.location
+    return share.name or (f"{PurePosixPath(place.file).name}:{place.line}" if place else "")
+
+
+def _whole(run: m.RunReport, found: m.RunLimits) -> str:
+    """Name what the shares are of: no other time than the one that the report ranks by, unless it says which."""
+    ms = f"{figure(found.step_us / 1e3)} ms"
+    if isinstance(run.step, m.Skipped):
+        return f"the traced step ({ms} under torch.profiler)"
+    return f"{ms} of GPU work per step" if found.step_us > run.step.median else f"the {ms} step"
 
 
 def _step_us(run: m.RunReport, kernels: m.KernelBreakdown) -> float:
@@ -129,20 +159,30 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
 def _of_idle(
     kernels: m.KernelBreakdown, idle_us: float, waits: Mapping[m.Location | None, float]
 ) -> Iterator[m.LimitShare]:
-    """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did."""
+    """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did.
+
+    MEMORY and TRACE saw the same waits: the larger of both counts, and MEMORY knows the lines.
+    """
     if idle_us <= 0:
         return
+    parts: Sequence[Part] = ()
+    if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
+        parts = causes(kernels.idle)
+    in_trace_us = sum(us for _, _, us in parts) or 1.0
+    others = [part for part in parts if part[0] is not m.LimitKind.SYNC]
+    others_us = sum(us for _, _, us in others)
     waited_us = sum(waits.values())
     counted = min(1.0, idle_us / waited_us) if waited_us else 0.0
     for location, us in waits.items():
         yield m.LimitShare(limit=m.LimitKind.SYNC, us=us * counted, share=0.0, location=location)
     left_us = idle_us - waited_us * counted
-    idle = kernels.idle
-    if isinstance(idle, m.Skipped) or not idle.total_us:
+    if not others:
         yield _part(m.LimitKind.UNKNOWN, left_us, "GPU idle")
         return
-    for limit, name, us in causes(idle):
-        yield _part(limit, left_us * us / idle.total_us, name)
+    unplaced_us = max(0.0, idle_us * (1 - others_us / in_trace_us) - waited_us * counted)
+    yield _part(m.LimitKind.SYNC, unplaced_us)
+    for limit, name, us in others:
+        yield _part(limit, (left_us - unplaced_us) * us / others_us, name)
 
 
 def causes(idle: m.DeviceIdle) -> Sequence[Part]:
@@ -178,16 +218,24 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
 # ---------------------------------------------------------------- decided or not
 
 
-def _undecided(run: m.RunReport, shares: Sequence[m.LimitShare], busy_share: float) -> str:
-    """Say why the largest share is not the limit; empty where it is."""
-    step = run.step
+def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
+    """Say why the largest kind is not the limit; empty where it is."""
+    step, busy_share = run.step, found.busy_us / found.step_us
     if isinstance(step, m.Spread) and busy_share < GPU_BOUND and step.p10 > 0:
         varied = step.p90 / step.p10
         if varied > UNSTEADY:
             return f"step times varied {varied:.1f}× within the run (p90 over p10)"
-    largest = shares[0]
+    largest, *others = found.by_kind
     if largest.limit is m.LimitKind.UNKNOWN:
-        return f"{100 * largest.share:.0f} % of the step is unexplained ({largest.name})"
+        named = f" (mostly {largest.name})" if largest.name else ""
+        return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
     if largest.share < LEADS:
         return f"no limit takes {100 * LEADS:.0f} % of the step"
+    if others and largest.share < CLEARLY * others[0].share:
+        both = f"{largest.limit} ({100 * largest.share:.0f} %) and {others[0].limit}"
+        return f"{both} ({100 * others[0].share:.0f} %) take similar shares of the step"
+    # The larger half decides: a GPU that is mostly idle is not said to be limited by its kernels.
+    if (largest.limit in _WORK) != (busy_share > MOSTLY):
+        state, share = ("busy", busy_share) if busy_share > MOSTLY else ("idle", 1 - busy_share)
+        return f"the GPU is {state} for {100 * share:.0f} % of the step, for several reasons"
     return ""

@@ -6,6 +6,7 @@ thing from one to another changes nothing. CONTRIBUTING.md says how to read the 
 
 import ast
 import functools
+import statistics
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -82,6 +83,17 @@ def of_module(text: str) -> Counter[str]:
             counts[COPIED] += sum(map(_is_a_copy, node.keywords))
             counts[SKIPPED] += _asks_for_skipped(node)
     return counts
+
+
+def median_function(root: Path = ROOT) -> float:
+    """Returns the nodes of the function of which as many are smaller as are larger."""
+    sizes = (
+        sum(1 for _ in ast.walk(node))
+        for path in (root / "kgprof").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return statistics.median(sizes)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.AST]:
@@ -161,3 +173,4 @@ def table(rooms: dict[str, Meters]) -> Iterable[str]:
 
 if __name__ == "__main__":
     print("\n".join(table(by_room())))  # noqa: T201
+    print(f"nodes of the median function: {median_function():.0f}")  # noqa: T201

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import io
-import statistics
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-SHORTEST_MEDIAN = 8  # lines of a function: shorter ones by the hundred make a reader jump
 LONGEST = 60
 BLOCK = 10
 
@@ -64,10 +62,6 @@ def repeated_blocks(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
             if first != place and not goes_on:
                 yield first, place
             goes_on = first != place
-
-
-def test_a_function_is_a_paragraph() -> None:
-    assert statistics.median(lines for _, lines in functions()) >= SHORTEST_MEDIAN
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

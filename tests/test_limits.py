@@ -120,6 +120,86 @@ def test_a_line_that_waits_for_half_of_the_step_is_the_limit() -> None:
     assert (found.leading.limit, found.leading.location, found.leading.us) == (LimitKind.SYNC, LINE, 200.0)
 
 
+def test_a_wait_that_both_passes_saw_counts_once() -> None:
+    # given: 300 us idle; MEMORY saw 200 us of waits, and TRACE idle time only in the same wait and in launches
+    spans = {"cudaDeviceSynchronize": 150.0, "aten::mm": 75.0, "aten::add": 75.0}
+    found = judged(report(waited_for=idle(**spans)), {LINE: 200.0})
+
+    sums = {share.limit: share.us for share in found.by_kind}
+    assert sums[LimitKind.SYNC] == pytest.approx(200.0)
+    assert sums[LimitKind.LAUNCHES] == pytest.approx(100.0)
+
+
+def test_a_wait_that_only_the_trace_saw_has_no_line() -> None:
+    # given: MEMORY knows the line of 50 us; TRACE saw 150
+    spans = {"cudaDeviceSynchronize": 150.0, "aten::mm": 75.0, "aten::add": 75.0}
+    found = judged(report(waited_for=idle(**spans)), {LINE: 50.0})
+
+    lines = {share.location: share.us for share in found.shares if share.limit is LimitKind.SYNC}
+    assert lines == {LINE: pytest.approx(50.0), None: pytest.approx(100.0)}
+
+
+def test_the_lines_of_one_kind_count_together() -> None:
+    # given: five lines wait 40 us each, and one operator takes 100
+    waits: dict[Location | None, float] = {Location(file="a.py", line=line): 40.0 for line in range(5)}
+    found = judged(report(waited_for=idle(**{"aten::cudnn_rnn": 100.0})), waits)
+
+    assert found.leading is not None
+    assert (found.leading.limit, found.leading.location) == (LimitKind.SYNC, None)
+
+
+def test_two_kinds_of_about_the_same_size_decide_nothing() -> None:
+    spans = {"enumerate(DataLoader)#x": 50.0, "(outside any traced operation)": 45.0}
+
+    assert "similar shares" in judged(report(waited_for=idle(**spans))).undecided
+
+
+def test_a_gpu_that_is_mostly_idle_is_not_limited_by_its_kernels() -> None:
+    # given: 45 % of the step is compute; the idle rest has three reasons of a fifth each
+    spans = {"enumerate(DataLoader)#x": 1.0, "(outside any traced operation)": 1.0, "aten::a": 0.6, "aten::b": 0.6}
+    found = judged(report(busy_us=180.0, waited_for=idle(**spans), placed={Bound.COMPUTE: 180.0}))
+
+    assert found.leading is None
+    assert found.undecided == "the GPU is idle for 55 % of the step, for several reasons"
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (
+            report(waited_for=idle(**{"aten::cudnn_rnn": 90, "aten::mm": 10})),
+            "limited by host code (mostly aten::cudnn_rnn): 68 % of the 0.400 ms step",
+        ),
+        (
+            report(step_us=300.0, busy_us=390.0, placed={Bound.COMPUTE: 390.0}),
+            "limited by compute: 100 % of 0.390 ms of GPU work per step",
+        ),
+        (report(busy_us=390.0), ""),
+    ],
+)
+def test_a_run_says_what_limits_it_where_that_is_decided(run: RunReport, words: str) -> None:
+    limited = msgspec.structs.replace(run, limits=limits.limits(run, {}))
+
+    assert limits.words(limited) == words
+
+
+def test_without_timing_the_share_is_of_the_traced_step() -> None:
+    run = report(waited_for=idle(**{"aten::cudnn_rnn": 90}))
+    untimed = msgspec.structs.replace(run, step=Skipped(reason="no TIMING"))
+    limited = msgspec.structs.replace(untimed, limits=limits.limits(untimed, {}))
+
+    assert limits.words(limited).endswith("ms under torch.profiler)")
+
+
+def test_a_verdict_names_the_limit_of_its_only_run_before_what_to_do() -> None:
+    profile = analyse(steps(step_us=400.0, kernels=10, kernel_us=10.0))
+    (run,) = profile.runs
+
+    words = "limited by host code (mostly Python between operators): 72 % of the 0.400 ms step"
+    assert limits.words(run) == words
+    assert profile.verdict.text == f"fused.default takes 0.400 ms/step; {words}"
+
+
 def test_waits_account_for_no_more_than_the_idle_time() -> None:
     # given: the CPU waits 390 us of a step whose GPU is idle for 300
     found = judged(report(), {LINE: 390.0})

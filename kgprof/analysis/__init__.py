@@ -56,7 +56,6 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
     changed, next_actions = differences(plan.trace_files, runs), actions(evidence, runs, findings)
     exit_code = _exit_code(recording)
-    uncompared = recording.agreement if plan.agreement and not header.options.for_a_gate else None
     profile = m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,
         kgprof_version=__version__,
@@ -70,7 +69,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             [finding for finding in findings if not finding.accepted],
             baseline=plan.baseline,
             interrupted=exit_code == EXIT_INTERRUPTED,
-            uncompared=uncompared.reason if isinstance(uncompared, m.Skipped) else "",
+            uncompared=_uncompared(recording),
             balance=balance,
             differences=changed,
             expired=[accepted.expired_words(entry) for entry in entries if entry.status is m.AcceptedStatus.EXPIRED],
@@ -99,6 +98,14 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     evidence.forget()
     return profile
+
+
+def _uncompared(recording: m.Recording) -> str:
+    """Say why results were not compared; empty where they were, or where nobody asked for it."""
+    header, agreement = recording.header, recording.agreement
+    if header.plan.agreement and not header.options.for_a_gate and isinstance(agreement, m.Skipped):
+        return agreement.reason
+    return ""
 
 
 def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport:

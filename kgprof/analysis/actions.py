@@ -1,4 +1,5 @@
-"""What to do next: at most three fixes for the run that a reader would choose, those first that could save most.
+"""What to do next: at most three fixes for the run that a reader would choose. Those that relieve what limits its step
+come first, where that is decided; of them, and of the others, those that could save most.
 
 A symptom comes after a reason that covers most of it: a GPU that is idle between an optimizer's launches is mended at
 the optimizer, whose own bound is smaller only because it is more exact.
@@ -42,6 +43,9 @@ def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[
         key=lambda a: isinstance(a.saves, m.Saving) and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
     )
     in_order = [*bounded, *(action for action in found if isinstance(action.saves, m.Skipped))]
+    leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
+    relieving = {rule.id for rule in RULES if leading is not None and leading.limit in rule.relieves}
+    in_order.sort(key=lambda action: action.rule not in relieving)
     fixes = [action.fix for action in in_order]  # one that mends several places is named once, at the first of them
     return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[:MOST]
 

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 import msgspec
 from msgspec.structs import replace
 
+from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
@@ -202,6 +203,8 @@ def verdict(
         else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
+    if len(runs) == 1 and (limited := limits.words(runs[0])):
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     if actions and any(run.script is not None and run.script.step for run in runs):
         first = actions[0]
         places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()]

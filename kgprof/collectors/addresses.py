@@ -43,6 +43,7 @@ COPIED = m.Rule(
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.MEMORY,),
 )
 UNSTABLE = m.Rule(
     id="KGP401",

@@ -48,6 +48,7 @@ SKIPPED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 PARTITIONED = m.Rule(
     id="KGP302",
@@ -65,6 +66,7 @@ PARTITIONED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 NONE_LAUNCHED = m.Rule(
     id="KGP303",
@@ -86,6 +88,7 @@ NONE_LAUNCHED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 RERECORDED = m.Rule(
     id="KGP304",
@@ -104,6 +107,7 @@ RERECORDED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 

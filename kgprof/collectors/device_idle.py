@@ -97,6 +97,7 @@ LAUNCH_BOUND = m.Rule(
     symptom_of=tuple(
         rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES, *optimizer_steps.RULES)
     ),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 

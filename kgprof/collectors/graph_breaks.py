@@ -43,6 +43,7 @@ GRAPH_BREAK = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 RULES = (GRAPH_BREAK,)
 

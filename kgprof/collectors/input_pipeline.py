@@ -37,6 +37,7 @@ SLOW_DATA_LOADER = m.Rule(
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
     symptom_of=(),
+    relieves=(m.LimitKind.INPUT,),
 )
 PAGEABLE_COPY = m.Rule(
     id="KGP608",

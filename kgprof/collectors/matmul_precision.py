@@ -41,6 +41,7 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
+    relieves=(m.LimitKind.COMPUTE,),
 )
 MATH_ATTENTION = m.Rule(
     id="KGP605",
@@ -63,6 +64,7 @@ MATH_ATTENTION = m.Rule(
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
+    relieves=(m.LimitKind.MEMORY,),
 )
 NO_AUTOCAST = m.Rule(
     id="KGP606",
@@ -80,6 +82,7 @@ NO_AUTOCAST = m.Rule(
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
+    relieves=(m.LimitKind.COMPUTE,),
 )
 RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)
 

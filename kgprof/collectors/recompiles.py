@@ -49,6 +49,7 @@ IN_STEADY_STATE = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.HOST,),
 )
 LIMIT_REACHED = m.Rule(
     id="KGP104",
@@ -71,6 +72,7 @@ LIMIT_REACHED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 UNBOUNDED = m.Rule(
     id="KGP105",
@@ -92,6 +94,7 @@ UNBOUNDED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.HOST,),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 # What tells a note from the rule's finding.

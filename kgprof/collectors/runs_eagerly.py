@@ -41,6 +41,7 @@ RUNS_EAGERLY = m.Rule(
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 RULES = (RUNS_EAGERLY,)
 

@@ -47,6 +47,7 @@ SKIPPED_FRAME = m.Rule(
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 RULES = (SKIPPED_FRAME,)
 

@@ -33,6 +33,7 @@ SMALL_GRAPHS = m.Rule(
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
+    relieves=(m.LimitKind.LAUNCHES,),
 )
 RULES = (SMALL_GRAPHS,)
 

@@ -38,6 +38,7 @@ HOST_DEVICE_SYNC = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.SYNC,),
 )
 SYNC_IN_GRAPH = m.Rule(
     id="KGP202",
@@ -58,6 +59,7 @@ SYNC_IN_GRAPH = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.SYNC,),
 )
 WOULD_SYNC = m.Rule(
     id="KGP203",

@@ -83,6 +83,20 @@ class CostKind(StrEnum):
     HOST = "host"
 
 
+class LimitKind(StrEnum):
+    """What would have to become faster for the step to become shorter."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory bandwidth"
+    SMALL_KERNELS = "small kernels"  # too small to fill the GPU
+    LAUNCHES = "launches"
+    SYNC = "sync"
+    INPUT = "input"
+    COMMUNICATION = "communication"
+    HOST = "host code"
+    UNKNOWN = "unknown"
+
+
 class Rule(Model, frozen=True, kw_only=True):
     """A diagnostic's promise, the id is never reused; and what the rest of kgprof has to know about its findings."""
 
@@ -98,6 +112,7 @@ class Rule(Model, frozen=True, kw_only=True):
     can_cost: tuple[CostKind, ...]  # what of a step a finding can be the reason of; empty: it costs no time by itself
     judged_from_times: bool  # near a threshold its findings come and go with the noise, so they fail no comparison
     symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
+    relieves: tuple[LimitKind, ...] = ()  # what limits a step that its fix makes shorter
     fix_gains_speed: bool = False  # a fix of its for all runs makes the step faster, whatever its topic
 
 

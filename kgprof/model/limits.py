@@ -1,23 +1,9 @@
 """What limits a run: the shares of its step, each with its kind, so that they add up to the step."""
 
-from enum import StrEnum
+from collections.abc import Sequence
 
-from kgprof.model.findings import Location
+from kgprof.model.findings import LimitKind, Location
 from kgprof.model.structs import Amount, Model, Tagged
-
-
-class LimitKind(StrEnum):
-    """What would have to become faster for the step to become shorter."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory bandwidth"
-    SMALL_KERNELS = "small kernels"  # too small to fill the GPU
-    LAUNCHES = "launches"
-    SYNC = "sync"
-    INPUT = "input"
-    COMMUNICATION = "communication"
-    HOST = "host code"
-    UNKNOWN = "unknown"
 
 
 class LimitShare(Model, frozen=True, kw_only=True):
@@ -36,10 +22,30 @@ class RunLimits(Tagged, frozen=True, kw_only=True, tag="runlimits"):
     step_us: Amount
     busy_us: Amount  # GPU work per step; above ``step_us`` where steps overlap
     shares: tuple[LimitShare, ...]
-    # Why the largest share is not named as the limit; empty where it is.
+    # Why the largest kind is not named as the limit; empty where it is.
     undecided: str = ""
 
     @property
+    def by_kind(self) -> tuple[LimitShare, ...]:
+        """Sum the shares of each kind, largest first; a name or a line stays where it is most of its kind."""
+        kinds = dict.fromkeys(share.limit for share in self.shares)
+        sums = (_sum([share for share in self.shares if share.limit is kind]) for kind in kinds)
+        return tuple(sorted(sums, key=lambda share: -share.us))
+
+    @property
     def leading(self) -> LimitShare | None:
-        """The largest share; None where that is not decided."""
-        return None if self.undecided else self.shares[0]
+        """The largest kind; None where that is not decided."""
+        return None if self.undecided else self.by_kind[0]
+
+
+def _sum(shares: Sequence[LimitShare]) -> LimitShare:
+    """Add up shares of one kind, largest first."""
+    largest, us = shares[0], sum(share.us for share in shares)
+    is_most = 2 * largest.us > us
+    return LimitShare(
+        limit=largest.limit,
+        us=us,
+        share=sum(share.share for share in shares),
+        name=largest.name if is_most else "",
+        location=largest.location if is_most else None,
+    )

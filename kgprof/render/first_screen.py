@@ -15,10 +15,11 @@ from kgprof.render.breakdown import Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
 from kgprof.render.finding_list import FindingList
+from kgprof.render.limit_table import limit_blocks
 from kgprof.render.limits import Limits, anchor, importance
 from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
 from kgprof.render.summary import made
-from kgprof.render.table import View
+from kgprof.render.table import View, bounded
 from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
@@ -101,6 +102,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "bars": () if compared or by_speed is None or len(by_speed.runs) < 2 else tuple(_bars(by_speed, runs, limits)),
         "has_winner": by_speed is not None and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
+        "limited": () if compared else bounded(limit_blocks(runs, profile.environment.source_root), limits),
         "steps": () if compared else tuple(_steps(profile, found, limits)),
         "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
         "causes_of": causes_of,

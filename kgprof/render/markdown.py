@@ -19,6 +19,7 @@ from kgprof.render import (
     environment_facts,
     gate_table,
     kernel_table,
+    limit_table,
     memory_table,
     practices,
     region_table,
@@ -265,6 +266,8 @@ class Markdown:
         if profile.actions and not compared:
             shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in practices.next_steps(profile))
             sections.append(_points(f"**{practices.NEXT_STEPS}**", shown, "actions"))
+        if not compared:
+            sections += _limited(profile)
         sections += [_runs(profile), *_of_traces(profile)]
         if profile.gate is not None and profile.gate.budgets:
             budgets = gate_table.budget_table(profile.gate, rows=len(profile.gate.budgets))
@@ -364,6 +367,15 @@ def _of_traces(profile: m.Profile) -> Iterable[Section]:
         shown = trace_table.difference(each, limits, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel"))
         title = f"**{escaped(shown.title)}**: {escaped(shown.text, 600)}"
         yield Section(head=(title,), rows=tuple(_lines(shown.tables)))
+
+
+def _limited(profile: m.Profile) -> Iterable[Section]:
+    """What limits the step of the run that a reader would choose."""
+    for block in limit_table.limit_blocks(profile.runs, profile.environment.source_root):
+        if isinstance(block, str):
+            yield Section(head=(f"**{limit_table.TITLE}**", "", escaped(block, 400)))
+        elif isinstance(block, Table):
+            yield _tabled(block, "shares", words=2)
 
 
 def _compared(profile: m.Profile) -> Iterable[Section]:

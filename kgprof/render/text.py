@@ -18,6 +18,7 @@ from kgprof.render import (
     economics_table,
     gate_table,
     kernel_table,
+    limit_table,
     memory_table,
     practices,
     region_table,
@@ -80,6 +81,11 @@ class Text:
             say(console, f"fix: {fix}", indent="   ")
             say(console, saves, indent="   ")
         if profile.actions:
+            console.print()
+        limited = limit_table.limit_blocks(profile.runs, profile.environment.source_root)
+        if limited:
+            say(console, limit_table.TITLE, "bold")
+            _blocks(console, limited)
             console.print()
         if not profile.trace_files:
             _runs(console, profile)

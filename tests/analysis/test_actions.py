@@ -9,15 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kgprof import limits
 from kgprof.analysis import analyse
 from kgprof.collectors import nothing_measured
 from kgprof.model import (
     Action,
     CompileRecords,
+    LimitKind,
+    LimitShare,
     Outcome,
     Profile,
     Recording,
     RunKey,
+    RunLimits,
     RunRecord,
     Saving,
     ScriptRun,
@@ -55,13 +59,30 @@ def test_a_fix_has_its_code_its_bound_and_its_share_of_the_step() -> None:
 
 
 def test_what_could_save_most_comes_first() -> None:
-    # given: 100 us of an optimizer, and 200 us of a loader in which the GPU is idle, in steps of 1,000 us
+    assert actions(optimizer_and_loader()) == [("KGP607", 200.0), ("KGP609", 100.0)]
+
+
+@pytest.mark.parametrize(
+    ("undecided", "order"),
+    [("", ["KGP609", "KGP607"]), ("steps vary", ["KGP607", "KGP609"])],
+)
+def test_what_relieves_the_limit_comes_before_what_could_save_more(
+    undecided: str, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given: 100 us of an optimizer, whose small kernels limit the step, and 200 us of a loader
+    share = LimitShare(limit=LimitKind.SMALL_KERNELS, us=1000.0, share=1.0)
+    limited = RunLimits(step_us=1000.0, busy_us=1000.0, shares=(share,), undecided=undecided)
+    monkeypatch.setattr(limits, "limits", lambda run, waits: limited)
+
+    assert [rule for rule, _ in actions(optimizer_and_loader())] == order
+
+
+def optimizer_and_loader() -> Recording:
+    """100 us of an optimizer, and 200 us of a loader in which the GPU is idle, in steps of 1,000 us."""
     optimizer = launched_in(("user_annotation", "Optimizer.step#AdamW.step"), ("kernel", "k", 100.0))
     span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
     loader = (event for event in launched_in(span, span_us=200.0) if event["name"] == span[1])
-    events = [*optimizer, *({**event, "ts": event["ts"] + 500} for event in loader)]
-
-    assert actions(traced(events, step_us=None)) == [("KGP607", 200.0), ("KGP609", 100.0)]
+    return traced([*optimizer, *({**event, "ts": event["ts"] + 500} for event in loader)], step_us=None)
 
 
 def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> None:

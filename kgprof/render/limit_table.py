@@ -1,0 +1,39 @@
+"""What limits the step of one run on a GPU: a line a share, and why no limit is named where none is."""
+
+from collections.abc import Sequence
+
+from kgprof import limits, wording
+from kgprof import model as m
+from kgprof.render.limits import importance
+from kgprof.render.quantity import duration, percent
+from kgprof.render.table import Block, plain
+
+TITLE = "What limits the step"
+SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
+_HEADINGS = ("what", "line", "share", "per step")
+
+
+def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
+    """Show the run that a reader would choose; nothing where no step was traced on a GPU."""
+    order = importance(runs)
+    found = runs[order[0]].limits if order else m.Skipped(reason="there are no runs")
+    if isinstance(found, m.Skipped):
+        return ()
+    run = runs[order[0]]
+    kinds = [share.limit for share in found.by_kind]
+    shown = [share for share in found.shares if share.share >= SMALLEST]
+    shown.sort(key=lambda share: kinds.index(share.limit))
+    rows = [_cells(share, root) for share in shown]
+    rest = [share for share in found.shares if share.share < SMALLEST]
+    if rest:
+        us, share = sum(each.us for each in rest), sum(each.share for each in rest)
+        rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
+    leads = limits.words(run) or f"not decided: {found.undecided}"
+    return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)
+
+
+def _cells(share: m.LimitShare, root: str) -> tuple[str, ...]:
+    place = share.location
+    what = f"{share.limit}: {share.name}" if share.name else str(share.limit)
+    line = f"{wording.relative(place.file, root)}:{place.line}" if place else ""
+    return what, line, percent(share.share), duration(share.us)

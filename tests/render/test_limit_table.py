@@ -1,0 +1,56 @@
+"""What limits the step, as each form of the report shows it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof.analysis import analyse
+from kgprof.model import LimitKind, LimitShare, Location, Profile, RunLimits, Skipped
+from kgprof.render import by_name, limit_table
+from kgprof.render.table import Table
+from tests.collectors.written_device import steps
+
+SHARES = (
+    LimitShare(limit=LimitKind.LAUNCHES, us=190.0, share=0.475),
+    LimitShare(limit=LimitKind.SYNC, us=120.0, share=0.3, location=Location(file="train.py", line=18)),
+    LimitShare(limit=LimitKind.SYNC, us=86.0, share=0.215, location=Location(file="train.py", line=20)),
+    LimitShare(limit=LimitKind.UNKNOWN, us=3.0, share=0.0075, name="GPU kernels"),
+    LimitShare(limit=LimitKind.INPUT, us=1.0, share=0.0025, name="DataLoader"),
+)
+
+
+def profile(undecided: str = "") -> Profile:
+    found = analyse(steps(step_us=400.0, kernels=10, kernel_us=10.0))
+    limits = RunLimits(step_us=400.0, busy_us=3.0, shares=SHARES, undecided=undecided)
+    (run,) = found.runs
+    return msgspec.structs.replace(found, runs=(msgspec.structs.replace(run, limits=limits),))
+
+
+def test_kinds_stand_together_and_what_is_small_in_one_row() -> None:
+    said, table = limit_table.limit_blocks(profile().runs, "")
+
+    assert said == "fused.default: limited by sync (mostly train.py:18): 52 % of the 0.400 ms step"
+    assert isinstance(table, Table)
+    assert [tuple(cell.text for cell in row.cells) for row in table.rows] == [
+        ("sync", "train.py:18", "30.0 %", "120 µs"),
+        ("sync", "train.py:20", "21.5 %", "86.0 µs"),
+        ("launches", "", "47.5 %", "190 µs"),
+        ("2 smaller shares", "", "1.0 %", "4.00 µs"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_each_form_shows_the_table_and_why_nothing_is_decided(name: str) -> None:
+    shown = by_name(name).render(profile("steps vary"))
+
+    for words in ("What limits the step", "not decided: steps vary", "2 smaller shares"):
+        assert words in shown
+
+
+def test_a_run_without_limits_has_no_table() -> None:
+    found = profile()
+    runs = [msgspec.structs.replace(run, limits=Skipped(reason="a CPU run")) for run in found.runs]
+
+    assert limit_table.limit_blocks(runs, "") == ()
+    assert limit_table.limit_blocks((), "") == ()
