@@ -21,7 +21,7 @@ NEVER_BREAKS_EVEN = m.Rule(
         "calls, minus the same for the eager run; step times are TIMING's. It is a warning if the compiled run is "
         "slower: with --rounds, if the 95 % interval of the ratio lies above 1; in one process each, if nine of ten "
         f"of its steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It is a note if "
-        f"the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours of steps away. What lies between "
+        f"the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours of steps away. Anything between "
         f"is not decided, and so are times that vary by more than {NOISY:g}× within one process."
     ),
     example=(

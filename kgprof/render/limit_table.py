@@ -1,4 +1,4 @@
-"""What limits the step of one run on a GPU: a line a share, and why no limit is named where none is."""
+"""The limits of one run's step on a GPU: one line for each share, and why no limit is named where none is."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from kgprof.render.limits import importance
 from kgprof.render.quantity import duration, percent
 from kgprof.render.table import Block, plain
 
-TITLE = "What limits the step"
+TITLE = "Limits of the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
 _HEADINGS = ("what", "line", "share", "per step")
 

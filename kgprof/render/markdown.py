@@ -370,7 +370,7 @@ def _of_traces(profile: m.Profile) -> Iterable[Section]:
 
 
 def _limited(profile: m.Profile) -> Iterable[Section]:
-    """What limits the step of the run that a reader would choose."""
+    """Print the limits of the step of the run that a reader would choose."""
     for block in limit_table.limit_blocks(profile.runs, profile.environment.source_root):
         if isinstance(block, str):
             yield Section(head=(f"**{limit_table.TITLE}**", "", escaped(block, 400)))
@@ -391,7 +391,7 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
     if found.causes:
         yield Section(head=("**Likely cause**", ""), rows=tuple(_causes(found)), noun="causes")
     yield _metrics(found)
-    yield Section(head=(f"**Findings: {compare_words.tally(found)}**",))
+    yield Section(head=(f"**Findings: {escaped(compare_words.tally(found))}**",))
     root, by_status = profile.environment.source_root, compare_words.by_status(found)
     for status in (m.FindingStatus.NEW, m.FindingStatus.FIXED, m.FindingStatus.NOT_LOOKED_FOR):
         if groups := grouped(each.finding for each in by_status[status]):

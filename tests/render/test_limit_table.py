@@ -1,4 +1,4 @@
-"""What limits the step, as each form of the report shows it."""
+"""The limits of the step, as each form of the report shows it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_kinds_stand_together_and_what_is_small_in_one_row() -> None:
 def test_each_form_shows_the_table_and_why_nothing_is_decided(name: str) -> None:
     shown = by_name(name).render(profile("steps vary"))
 
-    for words in ("What limits the step", "not decided: steps vary", "2 smaller shares"):
+    for words in ("Limits of the step", "not decided: steps vary", "2 smaller shares"):
         assert words in shown
 
 
