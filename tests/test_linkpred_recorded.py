@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.analysis.verdict import APART
+from kgprof.judge import APART
 from kgprof.model import KernelBreakdown, MemorySummary, Profile, Roofline, RunKey, Skipped, Spread
 from kgprof.reading import recordings
 

@@ -54,7 +54,7 @@ RULES = (COMPILE_FAILED,)
 
 _POINT = re.compile(r"^  - (.+)$", re.MULTILINE)  # of torch's list of what is violated
 _MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
-_REGISTERS_FAKE = re.compile(r"(?P<name>[A-Za-z_][\w.]*\.register_fake)\b")
+_REGISTERS_FAKE = re.compile(r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b")
 
 CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
 CODE, MACHINE, CACHING = "code_generation_s", "machine_code_s", "caching_s"

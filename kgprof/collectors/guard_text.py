@@ -56,9 +56,9 @@ _TENSOR = re.compile(
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
 _SWITCH = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)")
-_HINT = re.compile(r"\(HINT: (?P<hint>.*)\)\s*$")
+_HINT = "(HINT: "
 _CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
-_USED = re.compile(r"#\s+(?P<text>.*?)\s*# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)")
+_USED = re.compile(r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)")
 _FRAME = re.compile(
     r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
 )
@@ -93,15 +93,21 @@ def switches_in(text: str) -> tuple[str, ...]:
 def _comment(reason: str, comment: str) -> dict[str, Any]:
     """What torch says about a guard: behind it in its line, and in the stack below."""
     line = reason.partition("\n")[0]
-    hint, used = _HINT.search(line), _USED.search(comment)
-    closed_over = _CLOSED_OVER.search(hint["hint"]) if hint else None
+    hint, used = _hint(line), _USED.match(comment)
+    closed_over = _CLOSED_OVER.search(hint)
     return {
         "used": _place(used) if used else None,
         "stack": tuple(_place(frame) for frame in _FRAME.finditer(reason)),
-        "hint": hint["hint"] if hint else "",
+        "hint": hint,
         "switches": switches_in(line),
         "variable": f"{closed_over['name']}{closed_over['path']}" if closed_over else "",
     }
+
+
+def _hint(line: str) -> str:
+    """What stands in torch's brackets at the end of the line."""
+    hint = line.partition(_HINT)[2].rstrip()
+    return hint.removesuffix(")") if hint.endswith(")") else ""
 
 
 def _place(found: re.Match[str]) -> m.Location:

@@ -5,10 +5,11 @@ id on the record is that of the new compilation. What happens after the limit le
 from the graphs that did not run.
 """
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -99,6 +100,7 @@ UNBOUNDED = m.Rule(
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 # What tells a note from the rule's finding.
 CONVERGED, AFTER_A_BREAK, WENT_ON = "converged", "after a break", "went on"
+_Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
@@ -174,22 +176,22 @@ def reasons(payload: str) -> tuple[str, ...]:
 
 def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     """Of each compile id that followed a rejection: the failed guards, newest entry first."""
+    read = functools.cache(parse)  # every later rejection names the entry again, in the same words
     found = {
-        compile_id(record.metadata): tuple(parse(reason) for reason in reasons(record.payload))
+        compile_id(record.metadata): tuple(read(reason) for reason in reasons(record.payload))
         for record in trace.artifacts(ARTIFACT)
         if record.payload
     }
     # A value guard says what was expected only; what came is what the next rejection says of the new entry.
     compiled_for = {(guard.entry, guard.source, guard.kind): guard.expected for g in found.values() for guard in g}
-    return {
-        name: tuple(
-            guard
-            if guard.actual or guard.kind == "keys"  # two guards on one dict are about different keys
-            else msgspec.structs.replace(guard, actual=compiled_for.get((name, guard.source, guard.kind), ""))
-            for guard in guards
-        )
-        for name, guards in found.items()
-    }
+
+    def with_actual(name: str, guard: Guard) -> Guard:
+        if guard.actual or guard.kind == "keys":  # two guards on one dict are about different keys
+            return guard
+        came = compiled_for.get((name, guard.source, guard.kind), "")
+        return msgspec.structs.replace(guard, actual=came) if came else guard
+
+    return {name: tuple(with_actual(name, guard) for guard in guards) for name, guards in found.items()}
 
 
 def _is_recompile(compiled: Compiled) -> bool:
@@ -311,16 +313,17 @@ def _recompiled(
     wraps = tuple(dict.fromkeys(row.wraps for row in wrapped))
     function = ", ".join(wraps) or function
     recompiles = _told_apart(trace, again, guards)
-    advised = Advised(trace=trace, function=function, wrapped=wrapped, modules=eager.modules)
     rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
+    same = {_subject(guards[0]): _without_repeats(guards) for guards in grouped(rejected, _subject)}
+    advised = Advised(trace=trace, function=function, wrapped=wrapped, modules=eager.modules, same=same)
     return RecompiledFunction(
         run=trace.run,
         location=location,
         function=function,
         library=None if wraps else library,  # of torch's wrapper the program knows nothing
-        recompiles=tuple(advised.recompile(each, rejected) for each in recompiles),
+        recompiles=tuple(map(advised.recompile, recompiles)),
         wraps=wraps,
-        limit_fix=advised.fix(refused[0], rejected) if refused else "",
+        limit_fix=advised.fix(refused[0]) if refused else "",
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -375,27 +378,33 @@ class Advised:
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
     modules: int  # that share its code and its limit, one entry for each
+    same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
+    fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)  # that were worked out
 
-    def recompile(self, recompile: Recompile, rejected: Sequence[Guard]) -> Recompile:
-        """With what is known about its guard; ``rejected``: all guards that failed for this function."""
+    def recompile(self, recompile: Recompile) -> Recompile:
+        """With what is known about its guard."""
         guard = recompile.guard
-        same = [each for each in rejected if _subject(each) == _subject(guard)] or [guard]
         wraps = self.wrapped[0].wraps if self.wrapped else ""
         return msgspec.structs.replace(
             recompile,
             used=_used(self.trace, guard),
-            fix=self.fix(guard, rejected),
-            words=in_words(guard, same=same, wraps=wraps, arguments=self._arguments),
+            fix=self.fix(guard),
+            words=in_words(guard, same=self._same(guard), wraps=wraps, arguments=self._arguments),
         )
 
-    def fix(self, guard: Guard, rejected: Sequence[Guard]) -> str:
+    def fix(self, guard: Guard) -> str:
+        """One for all guards on a value that one line used, however many there are."""
         if is_left_by_a_break(guard) or is_returned_by_a_break(guard):  # no name of the program's: mend the break
             return ""
-        used, source = _used(self.trace, guard), self.trace.source
-        same = [each for each in rejected if _subject(each) == _subject(guard)] or [guard]
-        plain = guard.source.isidentifier()
+        key = (_subject(guard), _used(self.trace, guard))
+        if key not in self.fixes:
+            self.fixes[key] = self._fix(guard, key[1])
+        return self.fixes[key]
+
+    def _fix(self, guard: Guard, used: m.Location | None) -> str:
+        source, plain = self.trace.source, guard.source.isidentifier()
         cause = Cause(
-            guards=tuple(self._with_argument(each) for each in same),
+            guards=tuple(self._with_argument(each) for each in self._same(guard)),
             function=self.function,
             used=used,
             wraps=bool(self.wrapped),
@@ -405,6 +414,9 @@ class Advised:
             returned=source.only_returns(used, guard.source) if used and plain else False,
         )
         return as_code(cause)
+
+    def _same(self, guard: Guard) -> Sequence[Guard]:
+        return self.same.get(_subject(guard), (guard,))
 
     @property
     def _arguments(self) -> tuple[str, ...]:
@@ -426,8 +438,20 @@ def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
     return trace.source.innermost(guard.stack)
 
 
-def _subject(guard: Guard) -> tuple[str, str, int | None]:
+def _subject(guard: Guard) -> _Subject:
     return guard.kind, guard.source, guard.dimension
+
+
+def _without_repeats(guards: Sequence[Guard]) -> tuple[Guard, ...]:
+    """Those that say anything that none before them says: each entry is rejected in every later recompile again."""
+    met: set[object] = set()
+    kept = []
+    for guard in guards:
+        says = {("expected", guard.expected), ("actual", guard.actual), guard.switches}
+        if not says <= met:
+            met |= says
+            kept.append(guard)
+    return tuple(kept)
 
 
 def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...]) -> Recompile:
@@ -648,20 +672,17 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         # What had converged before on the same subject belongs to it: a size that became dynamic, then came as 1.
         before = [recompile for recompile in event.before if not recompile.returned_by]
         subjects = {_subject(recompile.guard) for recompile in once}
+        going_on = {_subject(recompile.guard) for recompile in again} - subjects
         with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
-        going_on = {_subject(recompile.guard) for recompile in again}
-        went_on = [r for r in before if r not in with_it and _subject(r.guard) in going_on]
-        apart = [r for r in before if r not in with_it and r not in went_on]
+        went_on = [recompile for recompile in before if _subject(recompile.guard) in going_on]
+        apart = [recompile for recompile in before if _subject(recompile.guard) not in subjects | going_on]
         if once:
             note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
             yield msgspec.structs.replace(note, one_off=True)
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
-            goes_on = {_subject(recompile.guard) for recompile in again}
-            recurs = any(_subject(recompile.guard) in goes_on for recompile in apart)
-            ending = " during warm-up, and again after it" if recurs else f" and {CONVERGED}"
-            yield _finding(IN_STEADY_STATE, event, apart, ending, CONVERGED)
+            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:

@@ -5,6 +5,7 @@ has neither the finding nor the graphs that it cost. Where nothing here holds, t
 """
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -165,6 +166,7 @@ def _is_in(name: str, part: ast.AST) -> bool:
     return any(ast.unparse(node) == name for node in named)
 
 
+@functools.lru_cache(maxsize=64)  # each remedy asks about the same line
 def _statement(text: str) -> ast.Module:
     """A line on its own; an ``if`` or a loop without its body, and nothing where it is part of a longer statement."""
     for whole in (text, f"{text} pass"):

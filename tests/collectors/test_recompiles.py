@@ -204,7 +204,7 @@ def test_a_note_may_stand_beside_the_finding() -> None:
 def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
     _, note = diagnosed(*recompiled(1, 10, 12))
 
-    assert "recompiled 1 time in call 1, 0.50 s during warm-up, and again after it: dtype of x" in note.message
+    assert "recompiled 1 time in call 1, 0.50 s, during warm-up: dtype of x" in note.message
     assert "converged" not in note.message
 
 

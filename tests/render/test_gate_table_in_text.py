@@ -40,6 +40,7 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
         "fused.default  graph-breaks     0 sites    1 site            exceeded",
         "fused.default  recompiles      0 events  4 events            exceeded",
         "fused.default  skipped-frames   0 sites   0 sites            held",
+        "fused.default  eager-calls      0 calls   0 calls            held",
         "no --backend, --fail-on error, 2 findings",
         "",
         "FAILED: gate failed: fused.default: 1 over the budget of 0 graph-breaks",

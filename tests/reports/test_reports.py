@@ -19,10 +19,8 @@ from tests.reports.truth import PROGRAMS, Expected, Program, programs
 ROOT = Path(__file__).resolve().parents[2]
 # One of a kind at most, and none of a kind that another test runs in its own process; the others are `long`.
 NORMAL = {
-    *("adapters_per_stage", "attention_block", "break_returns_a_count", "cycle_of_names", "hooked_sequential"),
-    *("import_break_marks", "lazy_relations", "plateau_scheduler", "recurrent_tagger", "reset_in_each_step"),
-    *("script_defines", "settings_in_builtins", "sparse_argument", "stance_with_new_sizes"),
-    *("subclass_page_number", "words_of_linear"),
+    *("adapters_per_stage", "break_returns_a_count", "import_break_marks", "lazy_relations"),
+    *("reset_in_each_step", "sparse_argument", "stance_with_new_sizes", "subclass_page_number"),
 }
 SEVERE = (m.Level.WARNING, m.Level.ERROR)
 

@@ -60,6 +60,7 @@ TRUTHS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.shared
 @pytest.mark.parametrize("truth", TRUTHS, ids=lambda truth: "-".join((Path(truth.program).stem, *truth.options)))
 def test_the_gate_says_who_runs_eagerly(truth: Truth, shared: Path, tmp_path: Path) -> None:
