@@ -721,7 +721,7 @@ def _finding(
         message=f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         run=event.run,
         location=event.location,
-        library=None if event.modules else event.library,
+        library=None if event.modules and event.library and event.library.package == "torch" else event.library,
         count=max(1, len(recompiles)),
         related=_related(recompiles),
         # torch's own sentence for each, one a line, below them its hints, and the code for this tensor.

@@ -86,6 +86,7 @@ def _is_break(program: Program, truth: Break, finding: m.Finding) -> bool:
         and at(program, truth.site, finding)
         and (truth.gb in finding.message + finding.detail)
         and truth.records in (0, finding.count)
+        and finding.made_by_torch is truth.by_torch
     )
 
 
@@ -108,22 +109,40 @@ def _is_line(site: Site, place: _Place) -> bool:
 def recompiled(program: Program, recording: m.Recording, findings: Iterable[m.Finding]) -> Score:
     mine = [finding for finding in findings if finding.rule in {rule.id for rule in recompiles.RULES}]
     guards: dict[object, set[frozenset[str]]] = defaultdict(set)
-    for one in recompiles.collect(Evidence(recording)):
+    events = recompiles.collect(Evidence(recording))
+    for one in events:
         guards[_line(one.location)].add(frozenset(recompile.guard.kind for recompile in one.recompiles) - {"other"})
-    return _score(program.recompiles, mine, lambda truth, one: _is_recompiled(truth, one, guards), _said)
+    return _score(program.recompiles, mine, lambda truth, one: _is_recompiled(truth, one, events, guards), _said)
 
 
-def _is_recompiled(truth: Recompiled, finding: m.Finding, guards: dict[object, set[frozenset[str]]]) -> bool:
+def _is_recompiled(
+    truth: Recompiled,
+    finding: m.Finding,
+    events: Sequence[recompiles.RecompiledFunction],
+    guards: dict[object, set[frozenset[str]]],
+) -> bool:
     """The function is named with its file; one that converged is a note, and one that torch gave up is not."""
     own = finding.location
-    places = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
-    named = any(place.is_of(truth.file) and place.function.rpartition(".")[2] == truth.function for place in places)
-    # A module of torch's own is named by its path and class, "encoder (Sequential)".
-    owner = truth.stands_for.partition(".")[0]
-    for_owner = bool(owner) and (truth.stands_for in finding.message or f"({owner})" in finding.message)
+    about = [e for e in events if e.location == own and finding.message.startswith(f"{e.name} recompiled ")]
+    # Where a finding names the owner's module, its event knows which function of which library was compiled.
+    behind = tuple(_Place(e.library.file, e.library.function) for e in about if e.modules and e.library)
+    shown = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
+    by_owner = _is_function(truth, behind) or any(e.wraps for e in about)
+    named = _is_function(truth, shown) or (by_owner and _names(truth.stands_for, finding))
     note = finding.level is m.Level.NOTE
     known = truth.guards in guards[_line(own)]
-    return (named or for_owner) and note is not truth.repeats and finding.count == truth.times and known
+    return named and note is not truth.repeats and finding.count == truth.times and known
+
+
+def _is_function(truth: Recompiled, places: Iterable[_Place]) -> bool:
+    return any(one.is_of(truth.file) and one.function.rpartition(".")[2] == truth.function for one in places)
+
+
+def _names(stands_for: str, finding: m.Finding) -> bool:
+    """A module is named by its path and class, "encoder (Sequential)", or by its class alone."""
+    owner = stands_for.partition(".")[0]
+    alone = finding.message.startswith(f"{owner} recompiled ")
+    return bool(owner) and (alone or f"({owner})" in finding.message or stands_for in finding.message)
 
 
 def _line(place: m.Location | None) -> object:

@@ -26,8 +26,9 @@ KEPT = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 CORPUS = "corpus_torch_2.11"
 # Others' programs, which tests/programs/test_own.py and test_libraries.py run and judge live each time.
 HEALTHY_LIVE = (
-    *("checkpoint_resume", "cleanrl_ppo", "evaluate_only", "gptfast_generate", "hf_generate", "hf_trainer"),
-    *("nanogpt_train", "pyg_graph_batches", "pykeen_training", "timm_train", "torchvision_classification"),
+    *("checkpoint_resume", "cleanrl_ppo", "compiled_optimizer", "evaluate_only", "gptfast_generate", "hf_generate"),
+    *("hf_trainer", "nanogpt_train", "pyg_graph_batches", "pykeen_training", "timm_train"),
+    "torchvision_classification",
 )
 # Programs of fixtures/corpus that carry no mark, as torch 2.11 left them.
 HEALTHY_KEPT = (

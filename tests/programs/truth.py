@@ -4,11 +4,12 @@ It was written before kgprof saw the program, from ``python -m tests.programs.ru
 
 ``breaks``: ``kind`` is "break" (torch goes on behind the line), "rest" (what follows the line runs in eager), "frame"
 (the whole function does) or "error" (the program ends there); ``gb`` is torch's id of the cause, ``records`` how often
-torch wrote it down. ``recompiles``: one row per function, resumed parts with it; ``guards`` are the classes of
-fixtures/corpus/README.md, ``repeats`` where torch would go on compiling; ``stands_for`` is what the owner calls it
-where torch names a wrapper. ``syncs``: what waits for a GPU if there is one; uploads from pageable memory apart.
-``per`` is how often: "step", "rollout", "call", "evaluation", "log", "epoch", "once", or
-"end": after the last step, which kgprof counts in no step.
+torch wrote it down, ``by_torch`` that torch's own source breaks on purpose, which no gate counts. ``recompiles``: one
+row per function, resumed parts with it; ``guards`` are the classes of fixtures/corpus/README.md, ``repeats`` where
+torch would go on compiling; ``stands_for`` is what the owner calls it where the function is a wrapper's, or a method
+that a library defines for the owner's module. ``syncs``: what waits for a GPU if there is one; uploads from pageable
+memory apart. ``per`` is how often: "step", "rollout", "call", "evaluation", "log", "epoch", "once", or "end": after
+the last step, which kgprof counts in no step.
 
 ``line`` is a text in the innermost line of the program (of its ``function``, where several have it); ``library``,
 ``function`` and ``text`` name the line in a library. ``gate`` is what check-graphs has to say by default.
@@ -46,6 +47,7 @@ class Break:
     kind: str
     gb: str
     records: int
+    by_torch: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +106,8 @@ def _program(path: Path) -> Program:
 
 
 def _break(source: Source, row: dict[str, Any]) -> Break:
-    return Break(site=source.site(row), kind=row["kind"], gb=row["gb"], records=row["records"])
+    by_torch = row.get("by_torch", False)
+    return Break(site=source.site(row), kind=row["kind"], gb=row["gb"], records=row["records"], by_torch=by_torch)
 
 
 def _recompiled(row: dict[str, Any]) -> Recompiled:
