@@ -30,7 +30,7 @@ CEILINGS = {
     meters.CLASSES: 723,
     meters.COPIED: 1893,
     meters.SKIPPED: 462,
-    meters.LONG_LINES: 6531,
+    meters.LONG_LINES: 6536,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a signal.
 MADE_CODE = {
