@@ -1,4 +1,5 @@
-"""What each tool's own words name on the programs of tests/reports: the cause, the line, the remedy.
+"""What each tool's own words name on the programs of tests/reports: the cause, the line, the
+remedy.
 
     python benchmarks/first_words.py                       # all programs; keeps benchmarks/results/first_words.json
     python benchmarks/first_words.py --only NAME --jobs 2  # some of them; keeps nothing
@@ -12,14 +13,15 @@
 | explain | torch._dynamo.explain(step)(), printed | stdout and stderr |
 | tlparse | on the TORCH_TRACE of SCRIPT | its index and its pages of failures, breaks, recompiles |
 
-SCRIPT is the program itself; where it only defines step(), a copy that calls it STEPS times at its end, so that all
-lines keep their numbers. All tools see the same programs with the default backend: of a truth's options for
-check-graphs, --backend is left out.
+SCRIPT is the program itself; where it only defines step(), a copy that calls it STEPS times at its
+end, so that all lines keep their numbers. All tools see the same programs with the default backend:
+of a truth's options for check-graphs, --backend is left out.
 
-The marks are the same for all tools and come from the truth beside each program. ``cause`` and ``remedy``: one of its
-regular expressions matches what the tool says. ``line``: the tool writes FILE:LINE, or FILE and "line LINE" behind it.
-A healthy program is left alone by a tool that says none of ALARMS, lines left out that torch alone prints as well.
-False is an alarm about a healthy program, or one of DENIALS about a program in which that was found.
+The marks are the same for all tools and come from the truth beside each program. ``cause`` and
+``remedy``: one of its regular expressions matches what the tool says. ``line``: the tool writes
+FILE:LINE, or FILE and "line LINE" behind it. A healthy program is left alone by a tool that says
+none of ALARMS, lines left out that torch alone prints as well. False is an alarm about a healthy
+program, or one of DENIALS about a program in which that was found.
 """
 
 from __future__ import annotations
@@ -49,8 +51,13 @@ RESULTS = ROOT / "benchmarks" / "results" / "first_words.json"
 STEPS = 20  # as check-graphs makes by default
 TIME_LIMIT_S = 600.0
 LOGS = "graph_breaks,recompiles,perf_hints"
-# Of the machine, not of the words: no tool waits for a probe of the CPU, for worker processes or for torch's threads.
-QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+# Of the machine, not of the words: no tool waits for a probe of the CPU, for worker processes or
+# for torch's threads.
+QUICK = {
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
 EXPLAIN = """
 import runpy, sys, torch
 step = runpy.run_path(sys.argv[1])["step"]
@@ -63,7 +70,13 @@ ALARMS = re.compile(
 )
 # What is false of a program in which one of these rules found something; no rule: in which any did.
 DENIALS = {r"^OK: gate passed": (), r"Graph Break Count: 0\b": ("KGP101", "KGP102")}
-READ_OF_TLPARSE = ("index", "failures_and_restarts", "compilation_metrics", "graph_break_reason", "recompile_reasons")
+READ_OF_TLPARSE = (
+    "index",
+    "failures_and_restarts",
+    "compilation_metrics",
+    "graph_break_reason",
+    "recompile_reasons",
+)
 _TAGS = re.compile(r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]+>", re.DOTALL)
 
 
@@ -95,8 +108,13 @@ class Marks:
 
 
 def ran(command: Sequence[str], folder: Path, **variables: str) -> Said:
-    """The command's words and exit code; one that takes too long says what it had said until then."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KGPROF_", "TORCH_LOGS"))}
+    """The command's words and exit code; one that takes too long says what it had said until
+    then."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KGPROF_", "TORCH_LOGS"))
+    }
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -250,14 +268,24 @@ def marked(program: Program) -> dict[str, Marks]:
     for tool, use in TOOLS.items():
         with tempfile.TemporaryDirectory(prefix="first-words-") as folder:
             said[tool] = use(program, Path(folder))
-    print(f"{program.name}: {sum(each.seconds for each in said.values()):.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{program.name}: {sum(each.seconds for each in said.values()):.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
     return {tool: marks(program, each, said["torch alone"]) for tool, each in said.items()}
 
 
 # ---------------------------------------------------------------- table
 
 
-COLUMNS = {"cause": "cause", "line": "line", "remedy": "remedy", "left_alone": "healthy left alone", "false": "false"}
+COLUMNS = {
+    "cause": "cause",
+    "line": "line",
+    "remedy": "remedy",
+    "left_alone": "healthy left alone",
+    "false": "false",
+}
 
 
 def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[int]]]:
@@ -266,7 +294,11 @@ def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[in
     for tool in TOOLS:
         table[tool] = {}
         for column in COLUMNS:
-            known = [mark for each in by_program.values() if (mark := getattr(each[tool], column)) is not None]
+            known = [
+                mark
+                for each in by_program.values()
+                if (mark := getattr(each[tool], column)) is not None
+            ]
             table[tool][column] = [sum(known), len(known)]
     return table
 
@@ -276,9 +308,21 @@ def behind(by_program: dict[str, dict[str, Marks]]) -> list[str]:
     rows = []
     for name, by_tool in by_program.items():
         for column in ("cause", "line", "remedy"):
-            ours = [tool for tool in TOOLS if tool.startswith("kgprof") and getattr(by_tool[tool], column) is False]
-            peers = [tool for tool in TOOLS if not tool.startswith("kgprof") and getattr(by_tool[tool], column)]
-            rows += [f"{name}: {tool} names no {column}, {', '.join(peers)} does" for tool in ours if peers]
+            ours = [
+                tool
+                for tool in TOOLS
+                if tool.startswith("kgprof") and getattr(by_tool[tool], column) is False
+            ]
+            peers = [
+                tool
+                for tool in TOOLS
+                if not tool.startswith("kgprof") and getattr(by_tool[tool], column)
+            ]
+            rows += [
+                f"{name}: {tool} names no {column}, {', '.join(peers)} does"
+                for tool in ours
+                if peers
+            ]
     return rows
 
 
@@ -299,7 +343,8 @@ def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> No
         "sums": sums(by_program),
         "behind": behind(by_program),
         "programs": {
-            name: {tool: asdict(each) for tool, each in by_tool.items()} for name, by_tool in by_program.items()
+            name: {tool: asdict(each) for tool, each in by_tool.items()}
+            for name, by_tool in by_program.items()
         },
     }
     output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -319,9 +364,19 @@ def environment() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python benchmarks/first_words.py")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="these programs; repeatable")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs beside each other")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where the marks of all programs are kept")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="these programs; repeatable"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="programs beside each other"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=RESULTS,
+        help="where the marks of all programs are kept",
+    )
     options = parser.parse_args()
     chosen = [program for program in programs() if not options.only or program.name in options.only]
     if unknown := {*options.only} - {program.name for program in chosen}:

@@ -1,4 +1,5 @@
-"""The verbs, one short function each; what one needs is imported inside it, so that --help is instant."""
+"""The verbs, one short function each; what one needs is imported inside it, so that --help is
+instant."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,10 +24,14 @@ TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
 
 
 def fail_on_option(words: str) -> Callable[[Any], Any]:
-    return click.option("--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words)
+    return click.option(
+        "--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words
+    )
 
 
-form_option = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+form_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 
 
 class Verbs(click.Group):
@@ -34,13 +39,16 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UsageError(options.unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+            raise UsageError(
+                options.unknown("command", args[0], self.list_commands(ctx)),
+                hint="see kgprof --help",
+            )
         return super().resolve_command(ctx, args)
 
 
 class WorkloadCommand(click.Command):
-    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours. With
-    ``-- --help`` nothing runs but that."""
+    """Keeps what stands after ``--`` for the workload; click would take its first word for an
+    argument of ours. With ``-- --help`` nothing runs but that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -91,7 +99,12 @@ def installed(package: str) -> str:
     },
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Print the version and exit."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=versions,
+    help="Print the version and exit.",
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -118,19 +131,24 @@ def cli(ctx: click.Context) -> None:
 @options.number(
     "--rounds",
     DEFAULTS.rounds,
-    "Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof compare`. Caches are "
-    "warm from the second on. Not available for scripts.",
+    "Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof "
+    "compare`. Caches are warm from the second on. Not available for scripts.",
     most=m.MOST_ROUNDS,
 )
 @click.option(
     "--accepted",
     metavar="PATH",
-    help="File of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
+    help=(
+        "File of accepted findings, which the report strikes through.  [default: "
+        "kgprof-accepted.toml]"
+    ),
 )
 @options.hta_option
 @options.report_options
 @click.pass_context
-def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any) -> int:
+def profile(
+    ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any
+) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
     WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
@@ -169,18 +187,27 @@ def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: st
     "--max",
     "budgets",
     "[STRATEGY[.MODE]:]METRIC=N",
-    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, cudagraph-skips, "
-    "compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0; more "
-    "than 0 eager-calls warn]",
+    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, "
+    "cudagraph-skips, compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, "
+    "skipped-frames=0, recompiles=0; more than 0 eager-calls warn]",
 )
-@fail_on_option("Lowest severity that fails the check, for findings no budget covers.  [default: error]")
+@fail_on_option(
+    "Lowest severity that fails the check, for findings no budget covers.  [default: error]"
+)
 @click.option(
     "--backend",
     type=click.Choice(m.BACKENDS),
-    help="Backend to use instead of Inductor, if no budget needs generated code.  [default: inductor]",
+    help=(
+        "Backend to use instead of Inductor, if no budget needs generated code.  "
+        "[default: inductor]"
+    ),
 )
 @options.accepted_option
-@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to add reasons.")
+@click.option(
+    "--update-baseline",
+    is_flag=True,
+    help="Write what fails now into that file, for you to add reasons.",
+)
 @options.torch_trace_option
 @options.report_options
 @click.pass_context
@@ -217,14 +244,18 @@ def check_graphs(
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
-    settings = reading.gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    settings = reading.gate_settings(
+        parse_options(budgets, fail_on, backend, accepted, faults), faults
+    )
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         asked = options.traced_options(ctx, torch_trace, workload_args)
         making: Any = torch_trace_read(asked, torch_trace, context)
     else:
         refuse_other_platforms()
-        asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
+        asked = options.asked_for(
+            workload, workload_args, **given, passes=passes(settings), backend=settings.backend
+        )
         making = run_here(asked, reading.configuration(accepted), context)
     with making as ran:
         if isinstance(ran, int):
@@ -238,7 +269,9 @@ def check_graphs(
     writing.emit(found, recording, context)
     if update_baseline:
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
-        return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
+        return writing.write_baseline(
+            judged, settings, whole=not asked.strategies and not asked.modes
+        )
     return found.exit_code
 
 
@@ -250,7 +283,9 @@ def check_graphs(
 @options.format_option
 @options.report_options
 @click.pass_context
-def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None) -> int:
+def report(
+    ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None
+) -> int:
     """Write the report of a Recording again; torch is not needed.
 
     RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. A
@@ -268,7 +303,9 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
     from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
-        raise UsageError("report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR")
+        raise UsageError(
+            "report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR"
+        )
     context = ctx.ensure_object(Context)
     output, outputs, page = context.output, context.outputs, None
     if torch_trace is not None:
@@ -285,7 +322,9 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
         refuse_overwriting([], [*reports, *files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
-        page = writing.write_report(where, found, folder, context.job) if where is not None else None
+        page = (
+            writing.write_report(where, found, folder, context.job) if where is not None else None
+        )
     writing.add_to_job_summary(found, context.job)
     if page is not None and not outputs:
         writing.show_ending(found, page, context)
@@ -300,7 +339,10 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
     multiple=True,
     type=PLACE,
     metavar="FILE|DIR",
-    help="Compare with this trace (or these, rank by rank): µs per step by kernel, kind and span. Repeatable.",
+    help=(
+        "Compare with this trace (or these, rank by rank): µs per step by kernel, "
+        "kind and span. Repeatable."
+    ),
 )
 @options.folder_option("Folder for the report.  [default: reports/NAME-TIME]")
 @options.hta_option
@@ -308,7 +350,9 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
 @options.quiet_option
 @options.report_options
 @click.pass_context
-def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None) -> int:
+def trace(
+    ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None
+) -> int:
     """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
     FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per rank. The rank
@@ -330,13 +374,23 @@ def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...
 
     kernel_kinds()  # a fault in them is told before anything is read
     context = ctx.ensure_object(Context)
-    where = context.output if context.output is not None else default_folder(kineto_files.title(traces[:1]))
+    where = (
+        context.output
+        if context.output is not None
+        else default_folder(kineto_files.title(traces[:1]))
+    )
     asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
-    files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
+    files = [
+        path
+        for path in kineto_files.find(named)
+        if path in named or path.name not in layout.REPORTS
+    ]
     with making(where, files, context, worth_keeping=False) as work:
         with progress.choose(quiet=context.quiet, verbose=context.verbose) as shown_progress:
-            _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
+            _, unread = kineto_files.record_files(
+                traces, work.folder, asked, shown_progress, against=against
+            )
             shown_progress.phase("analysis", None)
         for sentence in unread:
             inform(f"left out: {sentence}")
@@ -350,22 +404,40 @@ def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...
     "viewer",
     type=click.Choice((*VIEWERS, m.GRAPH, m.CODE)),
     required=True,
-    help="Viewer to write the trace for; graph: the FX graphs that Dynamo captured; code: what Inductor generated.",
+    help=(
+        "Viewer to write the trace for; graph: the FX graphs that Dynamo captured; "
+        "code: what Inductor generated."
+    ),
 )
-@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Run to export.  [default: the only one that has a trace]")
+@click.option(
+    "--run",
+    "slug",
+    metavar="STRATEGY.MODE",
+    help="Run to export.  [default: the only one that has a trace]",
+)
 @click.option(
     "--pass",
     "name",
     cls=Spelt,
     type=click.Choice(TRACED_PASSES),
-    help="Trace of the run to export.  [default: kernels if there is one, as in the report; otherwise trace]",
+    help=(
+        "Trace of the run to export.  [default: kernels if there is one, as in the "
+        "report; otherwise trace]"
+    ),
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="File to write.")
 @options.redact_option
 @options.source_option
 @options.verbose_option
 @click.pass_context
-def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
+def export(
+    ctx: click.Context,
+    recording: Path,
+    viewer: str,
+    slug: str | None,
+    name: str | None,
+    output: Path,
+) -> int:
     """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or generated code.
 
     RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
@@ -416,7 +488,8 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--backend",
     "backends",
     "NAME",
-    "inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
+    "inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  "
+    "[default: inductor]",
 )
 @options.many(
     "--dynamic",
@@ -441,7 +514,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--ladder/--no-ladder",
     default=True,
-    help="Check the best cell's results against float64, and time a start with shipped caches.  [default: on]",
+    help=(
+        "Check the best cell's results against float64, and time a start with "
+        "shipped caches.  [default: on]"
+    ),
 )
 @click.option(
     "--sizes",
@@ -449,10 +525,15 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     cls=Spelt,
     metavar="N,N,...",
     callback=options.checked_sizes,
-    help="Try static and dynamic shapes, buckets and padding with these row counts, in this order; own: the sizes "
+    help="Try static and dynamic shapes, buckets and padding with these row counts, "
+    "in this order; own: the sizes "
     "the program itself uses.",
 )
-@options.number("--executions", m.SWEEP_EXECUTIONS, "Steps per start of your program; the verdict is for this number.")
+@options.number(
+    "--executions",
+    m.SWEEP_EXECUTIONS,
+    "Steps per start of your program; the verdict is for this number.",
+)
 @options.number(
     "--processes",
     m.TURNS,
@@ -464,16 +545,25 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--repeats",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=1,
-    help=f"Cold starts per cell.  [default: {m.COLD_STARTS} for the best, the runner-up and eager, otherwise 1]",
+    help=(
+        f"Cold starts per cell.  [default: {m.COLD_STARTS} for the best, the "
+        "runner-up and eager, otherwise 1]"
+    ),
 )
 @click.option(
     "--minutes",
     type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
-    help="Start no process that would probably end after MINUTES; a third of them is for the ladder.",
+    help=(
+        "Start no process that would probably end after MINUTES; a third of them is for the ladder."
+    ),
 )
-@click.option("--resume", is_flag=True, help="Reuse the cells that an earlier sweep into the same folder finished.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Reuse the cells that an earlier sweep into the same folder finished.",
+)
 @options.device_option
 @options.number("--steps", DEFAULTS.steps, "Steps per timed group.")
 @options.number("--warmup", DEFAULTS.warmup, "Warm-up calls per process.")
@@ -537,14 +627,23 @@ def sweep(
     strategies = (strategy,) if strategy else ()
     measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
-        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, **measured
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        timeout_s=timeout,
+        **measured,
     )
     return swept(asked, grid, **given, context=context)
 
 
 @cli.command()
 @click.argument("sweep_dir", type=PLACE)
-@click.option("--executions", type=click.IntRange(min=1), required=True, help="Steps per start of your program.")
+@click.option(
+    "--executions",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Steps per start of your program.",
+)
 @click.option(
     "--memory",
     "memory_bytes",
@@ -577,12 +676,16 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
 @click.option(
     "--record",
     is_flag=True,
-    help="BASE and HEAD are checkouts (folders, or commits of the repository here): record WORKLOAD in both, in turn.",
+    help=(
+        "BASE and HEAD are checkouts (folders, or commits of the repository here): "
+        "record WORKLOAD in both, in turn."
+    ),
 )
 @options.number(
     "--rounds",
     options.PAIRS,
-    "With --record: time each side in at most N fresh processes; it stops as soon as every limit is decided.",
+    "With --record: time each side in at most N fresh processes; it stops as soon as every limit "
+    "is decided.",
     least=2,
     most=m.MOST_ROUNDS,
 )
@@ -590,16 +693,19 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
     "--max-regression",
     "budgets",
     "METRIC=PERCENT",
-    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, kernels-per-step ... "
-    "Repeatable.  [default: step=5%, evaluation=5%]",
+    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, "
+    "kernels-per-step ... Repeatable.  [default: step=5%, evaluation=5%]",
 )
 @fail_on_option("Lowest severity of a new finding that fails.  [default: warning]")
 @click.option(
-    "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
+    "--allow-different-environment",
+    is_flag=True,
+    help="Compare times even if the GPU, torch version or flags differ.",
 )
 @options.accepted_option
 @options.folder_option(
-    "Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]"
+    "Write report.html and report.json to this folder.  [default with --record: "
+    "reports/compare-WORKLOAD-TIME]"
 )
 @options.format_option
 @options.recorded_options
@@ -646,9 +752,14 @@ def compare(
     from kgprof.cli.comparing import Comparing
 
     options.refuse_unless_recorded(ctx, sides, record=record)
-    settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    settings, entries = reading.compare_settings(
+        budgets, fail_on, accepted, allow_different_environment
+    )
     comparing = Comparing(
-        settings=settings, entries=entries, inputs=reading.configuration(accepted), context=ctx.ensure_object(Context)
+        settings=settings,
+        entries=entries,
+        inputs=reading.configuration(accepted),
+        context=ctx.ensure_object(Context),
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
@@ -659,15 +770,24 @@ def compare(
 
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", required=False)
-@options.many("--case", "cases", "NAME", "Try only cases that match this pattern (capture-default*). Repeatable.")
+@options.many(
+    "--case",
+    "cases",
+    "NAME",
+    "Try only cases that match this pattern (capture-default*). Repeatable.",
+)
 @click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
 @click.option(
-    "--all", "every", is_flag=True, help="Try every combination instead of one change at a time: hundreds of cases."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Try every combination instead of one change at a time: hundreds of cases.",
 )
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @options.time_limit(
     options.CASE_TIMEOUT_S,
-    "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) may take 30 s more.",
+    "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) "
+    "may take 30 s more.",
 )
 @options.seed_option
 @options.output_option
@@ -710,18 +830,26 @@ def capture(
         return EXIT_OK
     refuse_other_platforms()
     if workload is None:
-        raise UsageError("kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step")
+        raise UsageError(
+            "kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step"
+        )
     loading.check_arguments(workload, workload_args)
     strategies = (strategy,) if strategy else ()
     asked = m.Options(
-        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, seed=seed
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        timeout_s=timeout,
+        seed=seed,
     )
     return capturing.captured(asked, chosen, ctx.ensure_object(Context))
 
 
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
-@click.option("-o", "--output", type=PLACE, metavar="FILE", help="File to write.  [default: stdout]")
+@click.option(
+    "-o", "--output", type=PLACE, metavar="FILE", help="File to write.  [default: stdout]"
+)
 @options.verbose_option
 def extract(report: Path, output: Path | None) -> int:
     """Write the report.json that is embedded in a report.html.
@@ -792,7 +920,9 @@ def selftest(device: str, form: str, quiet: bool) -> int:
 
 @cli.command()
 @click.argument("rule", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True
+)
 def explain(rule: str | None, form: str) -> int:
     """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list all.
 
@@ -805,7 +935,9 @@ def explain(rule: str | None, form: str) -> int:
 
     if form == "markdown":
         if rule is not None:
-            raise UsageError("--format markdown prints every rule", hint="leave out RULE or --format")
+            raise UsageError(
+                "--format markdown prints every rule", hint="leave out RULE or --format"
+            )
         to_stdout(rules_page(RULES))
         return EXIT_OK
     if rule is None:
@@ -814,7 +946,10 @@ def explain(rule: str | None, form: str) -> int:
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
     if name not in named:
-        raise UsageError(options.unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
+        raise UsageError(
+            options.unknown("rule", rule, tuple(named), near=name),
+            hint="`kgprof explain` lists them all",
+        )
     shown = named[name]
     to_stdout(
         f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
@@ -850,11 +985,16 @@ def workloads(form: str) -> int:
 
 @cli.command(
     add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": [],
+    },
 )
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def evaluate(args: tuple[str, ...]) -> int:
-    """Run linkpred (the built-in link-prediction evaluator) alone, without profiling, and print how well it ranks."""
+    """Run linkpred (the built-in link-prediction evaluator) alone, without profiling, and print how
+    well it ranks."""
     from kgprof.workloads import loading
 
     text, code = loading.evaluate(args)
@@ -866,7 +1006,8 @@ def evaluate(args: tuple[str, ...]) -> int:
 @cli.command()
 @form_option
 def datasets(form: str) -> int:
-    """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and source."""
+    """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and
+    source."""
     from kgprof.workloads import loading
 
     to_stdout(inert(loading.datasets(form)))
@@ -875,7 +1016,12 @@ def datasets(form: str) -> int:
 
 @cli.command("ci-init")
 @click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
-@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="Workload that the workflow profiles.")
+@click.option(
+    "--workload",
+    default=DEFAULTS.workload,
+    show_default=True,
+    help="Workload that the workflow profiles.",
+)
 @click.option(
     "-o",
     "--output",
@@ -887,12 +1033,15 @@ def datasets(form: str) -> int:
     "--from",
     "source",
     metavar="SOURCE",
-    help="Where pip takes kgprof from: git+https://HOST/OWNER/REPOSITORY@COMMIT, or ./FOLDER of the repository. "
+    help="Where pip takes kgprof from: git+https://HOST/OWNER/REPOSITORY@COMMIT, or ./"
+    "FOLDER of the repository. "
     " [default: the commit that this kgprof was installed from]",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
-def write_ci(place: str, workload: str, output: Path | None, source: str | None, force: bool) -> int:
+def write_ci(
+    place: str, workload: str, output: Path | None, source: str | None, force: bool
+) -> int:
     """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
 
     Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what it installs before
@@ -903,7 +1052,13 @@ def write_ci(place: str, workload: str, output: Path | None, source: str | None,
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.writing import PATHS, kgprof_source, refuse_to_replace, refuse_what_is_no_file, workflow
+    from kgprof.cli.writing import (
+        PATHS,
+        kgprof_source,
+        refuse_to_replace,
+        refuse_what_is_no_file,
+        workflow,
+    )
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
@@ -917,6 +1072,8 @@ def write_ci(place: str, workload: str, output: Path | None, source: str | None,
     text = workflow(place, workload=workload, torch=pinned, path=path, source=address)
     store.write_export(path, text.encode())
     if not address:
-        inform("fill in KGPROF before you commit the file, or use --from: no package index has kgprof")
+        inform(
+            "fill in KGPROF before you commit the file, or use --from: no package index has kgprof"
+        )
     to_stdout(str(path))
     return EXIT_OK

@@ -1,4 +1,5 @@
-"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed into place.
+"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed
+into place.
 
     recording/
       recording.json                     RecordingHeader: schema number, command, options, plan, environment
@@ -22,9 +23,9 @@
         result.npz                       the result vector
         log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
 
-A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and the reports, lie in
-recording.unfinished/ (kgprof.record.unfinished), and an older result stands where it stood. The schema number is
-model.RECORDING_SCHEMA_VERSION; its history stands beside it.
+A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and
+the reports, lie in recording.unfinished/ (kgprof.record.unfinished), and an older result stands
+where it stood. The schema number is model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 """
 
 import hashlib
@@ -36,7 +37,8 @@ from kgprof.errors import InputError
 
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
-UNFINISHED = "recording.unfinished"  # beside it, while a result is made: what takes the place of all this at the end
+# beside it, while a result is made: what takes the place of all this at the end
+UNFINISHED = "recording.unfinished"
 PARTIAL = ".partial-"  # begins the name of a file that is not whole yet
 PLAN_LOG = "plan.log"  # only where there is no Recording to hold it
 REPORTS = ("report.html", "report.json")  # beside it
@@ -72,7 +74,8 @@ def exit_name(probe: bool) -> str:
 
 
 def run_folder(folder: Path, key: m.RunKey) -> Path:
-    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name ends in its hash."""
+    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name
+    ends in its hash."""
     name = quote(key.slug, safe=" +,=@()[]")
     if len(name) > _NAME_LIMIT:
         name = f"{name[: _NAME_LIMIT - 9]}-{hashlib.sha256(key.slug.encode()).hexdigest()[:8]}"
@@ -94,7 +97,11 @@ def resolve(path: Path) -> Path:
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
-        raise InputError("file or folder not found", path=path, hint="give the folder that `kgprof profile` wrote")
+        raise InputError(
+            "file or folder not found",
+            path=path,
+            hint="give the folder that `kgprof profile` wrote",
+        )
     if (near / UNFINISHED).is_dir():
         hint = "run `kgprof profile` again"
         raise InputError("kgprof ended here before anything was measured", path=path, hint=hint)
@@ -106,5 +113,6 @@ def resolve(path: Path) -> Path:
 
 
 def output_folder(folder: Path) -> Path:
-    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was moved out of it."""
+    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was
+    moved out of it."""
     return folder.parent if folder.name == FOLDER else folder

@@ -1,4 +1,5 @@
-"""Every rule in full as one Markdown page: RULES.md, which ``kgprof explain --format markdown`` prints."""
+"""Every rule in full as one Markdown page: RULES.md, which ``kgprof explain --format markdown``
+prints."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ def rules_page(rules: Sequence[m.Rule]) -> str:
     for rule in sorted(rules, key=lambda rule: rule.id):
         summary = _literal(rule.summary)
         link = f"[{rule.id}](#{rule.id.lower()}-{rule.name})"
-        rows.append(f"| {link} | {rule.name} | {rule.level} | {summary.replace('|', chr(92) + '|')} |")
+        rows.append(
+            f"| {link} | {rule.name} | {rule.level} | {summary.replace('|', chr(92) + '|')} |"
+        )
         sections.append(
             f"\n## {rule.id} {rule.name}\n\n"
             f"Level: {rule.level}. {summary}\n\n"
