@@ -9,8 +9,8 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, Page
 
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-# target-size is off by default; everything else as axe ships it. Only violations are told node by node: the paths to
-# all that passed take longer than the audit.
+# target-size is off by default; everything else as axe ships it. Only violations are told node by
+# node: the paths to all that passed take longer than the audit.
 RUN_AXE = """async () => {
   const options = {rules: {"target-size": {enabled: true}}, resultTypes: ["violations"]};
   const result = await axe.run(document, options);
