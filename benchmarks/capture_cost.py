@@ -68,7 +68,7 @@ def main() -> None:
     sys.exit(max(EXIT_CODES[judged["verdict"]] for judged in found["ratios"].values()))
 
 
-# ---------------------------------------------------------------- one measurement, in a process of its own
+# --------------------------------------------------------- one measurement, in a process of its own
 
 
 def measure(asked: argparse.Namespace) -> Measured:

@@ -5,9 +5,9 @@
 | tool | how it is used | what counts as said |
 |---|---|---|
 | kgprof | its COMPILE pass over all calls of the program | its findings |
-| explain, first call | torch._dynamo.explain on each compiled callable, first arguments | a break reason's stack |
-| explain, every call | the same in every call; it forgets in between, as it resets Dynamo | a break reason's stack |
-| tlparse | on the TORCH_TRACE of all calls | the files that it writes: raw.jsonl and what that points at |
+| explain, first call | torch._dynamo.explain on each callable, first arguments | a reason's stack |
+| explain, every call | the same in every call; between calls it resets Dynamo | a reason's stack |
+| tlparse | on the TORCH_TRACE of all calls | its files: raw.jsonl and what that points at |
 
 A peer is read by somebody who looks for a line of their own: of a stack the innermost line in
 fixtures/corpus counts, wherever torch itself put the blame. tlparse says that a frame fell back to
@@ -101,7 +101,7 @@ class Answer:
         )
 
 
-# ---------------------------------------------------------------- the tools, each in a child that torch is loaded in
+# ----------------------------------------------- the tools, each in a child that torch is loaded in
 
 
 def ask_kgprof(program: Program) -> Answer:

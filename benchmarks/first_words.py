@@ -1,7 +1,7 @@
 """What each tool's own words name on the programs of tests/reports: the cause, the line, the
 remedy.
 
-    python benchmarks/first_words.py                       # all programs; keeps benchmarks/results/first_words.json
+    python benchmarks/first_words.py                       # all; keeps results/first_words.json
     python benchmarks/first_words.py --only NAME --jobs 2  # some of them; keeps nothing
 
 | tool | how it is used | what is read |
@@ -64,7 +64,8 @@ step = runpy.run_path(sys.argv[1])["step"]
 print(torch._dynamo.explain(step)())
 """
 ALARMS = re.compile(
-    r"Graph break in user code|Graph Break Reason|^FAILED|^INCONCLUSIVE|: KGP\d{3} |: (?:warning|error) KGP\d{3} "
+    r"Graph break in user code|Graph Break Reason|^FAILED|^INCONCLUSIVE"
+    r"|: KGP\d{3} |: (?:warning|error) KGP\d{3} "
     r"|hit config\.recompile_limit|Traceback \(most recent call last\)",
     re.MULTILINE,
 )
@@ -231,7 +232,10 @@ def marks(program: Program, said: Said, alone: Said) -> Marks:
     if said.impossible:
         return Marks(impossible=said.impossible)
     # The file as it is named in a sentence, in a stack, and in JSON.
-    place = rf"{re.escape(program.path.name)}(?::{program.line}\b|\\?\"?,? \"?line\"?:? {program.line}\b)"
+    place = (
+        rf"{re.escape(program.path.name)}"
+        rf"(?::{program.line}\b|\\?\"?,? \"?line\"?:? {program.line}\b)"
+    )
     alarmed = alarms(said, alone)
     return Marks(
         cause=matches(program.cause, said.text),

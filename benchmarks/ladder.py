@@ -1,8 +1,8 @@
 """docs/ladder.md and docs/ladder.svg: the evaluator's strategies as a ladder, each rung with its
 own gain.
 
-    python benchmarks/ladder.py                         # from evaluator.json and evaluator_sequential_h200.json
-    python benchmarks/ladder.py benchmarks/results/evaluator_h100.json   # of several files the first that has a run
+    python benchmarks/ladder.py          # from evaluator.json and evaluator_sequential_h200.json
+    python benchmarks/ladder.py FILE...  # of several files the first that has a run
 
 A rung that no file has, or that was measured on another card than the first file's, is "not
 measured".

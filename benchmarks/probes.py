@@ -71,7 +71,7 @@ def main() -> None:
     sys.exit(max(EXIT_CODES.get(row["verdict"], 6) for row in found["rows"] if row["verdict"]))
 
 
-# ---------------------------------------------------------------- one arm on one backend, in a process of its own
+# -------------------------------------------------- one arm on one backend, in a process of its own
 
 
 def measure(backend: str, arm: str, pairs: int) -> dict[str, list[Pair]]:

@@ -1,7 +1,7 @@
 """For a change of kgprof's code that must change no figure: every Profile before and after it, and
 what one costs.
 
-    python benchmarks/same_profiles.py write BEFORE --tree ../base       a checkout of the commit before
+    python benchmarks/same_profiles.py write BEFORE --tree ../base   a checkout of the commit before
     python benchmarks/same_profiles.py write AFTER
     python benchmarks/same_profiles.py diff BEFORE AFTER --allow named.txt
     python benchmarks/same_profiles.py speed ../base .

@@ -388,10 +388,8 @@ def tensors(device: Any) -> Measured:
     yield "compiling_turns_tf32_on", count(torch.get_float32_matmul_precision() != before, "true")
     yield "torch_backends_triton_exists", count(hasattr(torch.backends, "triton"), "true")
     # torch raises its own error
-    yield (
-        "dynamo_config_cache_dir_exists",
-        outcome(lambda: getattr(torch._dynamo.config, "cache_dir")),
-    )  # noqa: B009
+    config = torch._dynamo.config
+    yield "dynamo_config_cache_dir_exists", outcome(lambda: getattr(config, "cache_dir"))  # noqa: B009
     yield "recompile_limit", count(torch._dynamo.config.recompile_limit, "graphs of one function")
     yield (
         "mark_dynamic_inside",

@@ -2,12 +2,11 @@
 without it.
 
     python benchmarks/time_to_answer.py trees BEFORE AFTER --turns 3 -- profile linkpred
-    python benchmarks/time_to_answer.py scripts                 # those of tests/programs/scripts that run here
-    python benchmarks/time_to_answer.py scripts path/to/actor_critic.py --passes
-    compile,memory,trace -- ARGS
+    python benchmarks/time_to_answer.py scripts      # those of tests/programs/scripts that run here
+    python benchmarks/time_to_answer.py scripts SCRIPT.py --passes compile,memory,trace -- ARGS
     python benchmarks/time_to_answer.py phases -- profile linkpred --strategy fused
     python benchmarks/time_to_answer.py starts -- profile my_model.py:step
-    python benchmarks/time_to_answer.py table                   # the scripts' results as Markdown
+    python benchmarks/time_to_answer.py table        # the scripts' results as Markdown
 
 Wall seconds are from start to end. CPU seconds are user and system time of the command and of
 everything that it started, orphans included: this process adopts and awaits them. On a busy machine

@@ -164,7 +164,7 @@ def write_block(
     )
 
 
-# ---------------------------------------------------------------- the two tools, each in a process of its own
+# ------------------------------------------------------ the two tools, each in a process of its own
 
 
 def kgprof_figures(trace: Path) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert [finding.accepted.startswith("ana, until ") for finding in judged.findings] == [True]
 
 
-# ---------------------------------------------------------------- what is refused before anything runs
+# ------------------------------------------------------------- what is refused before anything runs
 
 
 def test_the_faults_of_options_configuration_and_accepted_findings_are_told_at_once(

@@ -198,7 +198,10 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
         name = re.escape(user)
-        in_a_path = rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+        in_a_path = (
+            rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
+            rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+        )
         anywhere = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"
         plain = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
         yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>", needs=user)
@@ -425,7 +428,8 @@ _BESIDE = re.compile(
     r"(?P<head># )(?P<code>[^\n#]+?)(?P<tail>  # (?P<file>[^\s:]+):(?P<line>\d+) in \S+)"
 )
 _GENERATED = re.compile(
-    r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]{1,256}, code: )(?P<code>[^\n]+)(?P<tail>)"
+    r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]{1,256}, code: )"
+    r"(?P<code>[^\n]+)(?P<tail>)"
 )
 
 

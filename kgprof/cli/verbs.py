@@ -151,10 +151,11 @@ def profile(
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
-    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
-    lists them), pkg.mod:name or path/file.py:name, where name is a function without arguments (one step) or an object
-    with strategies. Each strategy runs in each mode in its own process. Or it is a whole script.py (-m pkg.mod for a
-    module), which runs once, unmodified, with the arguments after --. The last line on stdout is the report's path.
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in
+    (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
+    without arguments (one step) or an object with strategies. Each strategy runs in each mode in
+    its own process. Or it is a whole script.py (-m pkg.mod for a module), which runs once,
+    unmodified, with the arguments after --. The last line on stdout is the report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
@@ -225,15 +226,15 @@ def check_graphs(
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
 
-    Only the COMPILE pass runs, and MEMORY if syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
-    of accepted findings can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0:
-    passed; 1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something with a
-    budget was not observed.
+    Only the COMPILE pass runs, and MEMORY if syncs-per-step has a budget. Budgets, --fail-on,
+    --backend and the file of accepted findings can also be set in kgprof.toml, or in pyproject.toml
+    under [tool.kgprof]. Exit code 0: passed; 1: failed; 2: wrong option or file; 4: the workload
+    died; 5: nothing was compiled; 6: something with a budget was not observed.
 
     \b
     For example:  kgprof check-graphs my_model.py:step --backend aot_eager
                   kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
-                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
+                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml
                   kgprof check-graphs --torch-trace DIR        logs of a run under TORCH_TRACE=DIR
     """
     from kgprof.cli import reading, writing
@@ -288,9 +289,10 @@ def report(
 ) -> int:
     """Write the report of a Recording again; torch is not needed.
 
-    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. A
-    recording of `kgprof check-graphs` is judged again by its own budgets and accepted findings. Exit code 0 means
-    that the report was written; the result of the run or gate is in it (exit_code in report.json).
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html,
+    report.json. A recording of `kgprof check-graphs` is judged again by its own budgets and
+    accepted findings. Exit code 0 means that the report was written; the result of the run or gate
+    is in it (exit_code in report.json).
 
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
@@ -355,15 +357,16 @@ def trace(
 ) -> int:
     """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
-    FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per rank. The rank
-    comes from the trace's distributedInfo, otherwise from the file name. A truncated file is read as far as possible,
-    and the report says so. The traces are copied into the Recording, so that `kgprof report` can read it again
-    without them. Exit code 0: the report was written; 2: no trace could be read; 5: they have nothing to measure. The
-    last line on stdout is the report's path.
+    FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per
+    rank. The rank comes from the trace's distributedInfo, otherwise from the file name. A truncated
+    file is read as far as possible, and the report says so. The traces are copied into the
+    Recording, so that `kgprof report` can read it again without them. Exit code 0: the report was
+    written; 2: no trace could be read; 5: they have nothing to measure. The last line on stdout is
+    the report's path.
 
     \b
     For example:  kgprof trace trace.json.gz
-                  kgprof trace profiles/                     one trace per rank: who computes longest, who waits
+                  kgprof trace profiles/     one trace per rank: who computes longest, who waits
                   kgprof trace new.json --against old.json --format text
     """
     from kgprof import progress
@@ -438,13 +441,15 @@ def export(
     name: str | None,
     output: Path,
 ) -> int:
-    """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or generated code.
+    """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or
+    generated code.
 
-    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
-    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting
-    of spans, operators and CUDA calls on each thread, of Python functions if the trace was recorded with stacks, and
-    of the work on each stream. graph and code write the text of every compilation of the run. All are redacted like a
-    report. The last line on stdout is FILE.
+    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For
+    perfetto FILE is the trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it
+    too). For speedscope it is the nesting of spans, operators and CUDA calls on each thread, of
+    Python functions if the trace was recorded with stacks, and of the work on each stream. graph
+    and code write the text of every compilation of the run. All are redacted like a report. The
+    last line on stdout is FILE.
 
     \b
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
@@ -587,20 +592,22 @@ def sweep(
     timeout: float,
     **given: Any,
 ) -> int:
-    """Which mode of torch.compile should WORKLOAD use, and is compiling worth it? Runs it in all of them.
+    """Which mode of torch.compile should WORKLOAD use, and is compiling worth it? Runs it in all of
+    them.
 
-    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes, interleaved across
-    cells: first with cold caches, then with warm ones. The answer names the mode to use, the line to write, and when
-    each cell has paid for its compilation. After --minutes the best cell's results are checked against float64, stage
-    by stage of torch.compile. WORKLOAD is what `kgprof profile` takes; for a script, kgprof changes the settings of
-    its own torch.compile calls. If a cell dies, the others still run. Exit code 0: cells were measured; 4: all cells
-    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
-    page's path.
+    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes,
+    interleaved across cells: first with cold caches, then with warm ones. The answer names the mode
+    to use, the line to write, and when each cell has paid for its compilation. After --minutes the
+    best cell's results are checked against float64, stage by stage of torch.compile. WORKLOAD is
+    what `kgprof profile` takes; for a script, kgprof changes the settings of its own torch.compile
+    calls. If a cell dies, the others still run. Exit code 0: cells were measured; 4: all cells
+    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on
+    stdout is the page's path.
 
     \b
     For example:  kgprof sweep my_model.py:step --executions 50000
                   kgprof sweep train.py --mode default --mode reduce-overhead -- --epochs 1
-                  kgprof sweep small-ops --backend inductor --backend aot_eager --precision as-is --precision bf16
+                  kgprof sweep small-ops --backend inductor --backend aot_eager --precision bf16
     """
     import shlex
 
@@ -657,10 +664,11 @@ def sweep(
 @options.verbose_option
 @click.pass_context
 def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None) -> int:
-    """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so much memory.
+    """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so
+    much memory.
 
-    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else
-    the process's.
+    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where
+    there is one, else the process's.
 
     \b
     For example:  kgprof advise reports/sweep-my_model-step-20260102T030405Z --executions 200
@@ -723,27 +731,32 @@ def compare(
     accepted: str | None,
     **given: Any,
 ) -> int:
-    """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two checkouts in turn.
+    """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two
+    checkouts in turn.
 
-    Without --record nothing runs: BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote, the
-    folder, its recording/, its report.json, or only the report.html from a pull request. Findings are matched even if
-    their lines moved. A time is worse if its whole 95 % interval is above the limit, unchanged if all of it is below,
-    otherwise inconclusive. Intervals are over rounds, so record both sides with --rounds 5 or more.
+    Without --record nothing runs: BASE and HEAD are each what `kgprof profile` or `kgprof
+    check-graphs` wrote, the folder, its recording/, its report.json, or only the report.html from a
+    pull request. Findings are matched even if their lines moved. A time is worse if its whole 95 %
+    interval is above the limit, unchanged if all of it is below, otherwise inconclusive. Intervals
+    are over rounds, so record both sides with --rounds 5 or more.
 
-    With --record both sides are recorded here by pairs of processes that take turns, so that what drifts on this
-    machine drifts under both. It ends when every limit is decided, after at most --rounds processes per side.
+    With --record both sides are recorded here by pairs of processes that take turns, so that what
+    drifts on this machine drifts under both. It ends when every limit is decided, after at most
+    --rounds processes per side.
 
-    More than two recordings A B C ... are shown as a history in that order: each metric as a line and a table, with
-    its change against the first and the previous one (history.html and history.json with -o; exit code 0).
+    More than two recordings A B C ... are shown as a history in that order: each metric as a line
+    and a table, with its change against the first and the previous one (history.html and
+    history.json with -o; exit code 0).
 
-    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: no
-    regression; 1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file;
-    4: the workload died in HEAD; 5: no run is on both sides, or BASE lacks the workload; 6: inconclusive (noise, too
-    few rounds, another environment, or the machine itself changed).
+    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof].
+    Exit code 0: no regression; 1: a time or a limited metric is worse, results changed, or a
+    finding is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both
+    sides, or BASE lacks the workload; 6: inconclusive (noise, too few rounds, another environment,
+    or the machine itself changed).
 
     \b
     For example:  kgprof compare --record HEAD^ . my_model.py:step
-                  kgprof compare --record ../main . linkpred --max-regression step=2% -- --queries 100
+                  kgprof compare --record ../v1 . linkpred --max-regression step=2% -- --queries 100
                   kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare v1 v2 v3 -o history
@@ -806,13 +819,15 @@ def capture(
     timeout: float,
     seed: int,
 ) -> int:
-    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares with eager mode.
+    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares
+    with eager mode.
 
-    WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
-    without arguments or an object with strategies. kgprof finds the tensors that it reads, changes their values
-    between replays, and compares results. Each case runs in its own process and is correct, wrong, raised, hung or
-    not applicable; one recommendation follows, as code. A failed case is also an answer. Exit code 0: the cases were
-    tried; 4: none could be run, for example without a CUDA device. The last line on stdout is the page's path.
+    WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where
+    name is a function without arguments or an object with strategies. kgprof finds the tensors that
+    it reads, changes their values between replays, and compares results. Each case runs in its own
+    process and is correct, wrong, raised, hung or not applicable; one recommendation follows, as
+    code. A failed case is also an answer. Exit code 0: the cases were tried; 4: none could be run,
+    for example without a CUDA device. The last line on stdout is the page's path.
 
     \b
     For example:  kgprof capture silu-mul
@@ -854,9 +869,9 @@ def capture(
 def extract(report: Path, output: Path | None) -> int:
     """Write the report.json that is embedded in a report.html.
 
-    REPORT is only the page, as attached or downloaded. If parts were omitted from it to stay under 1 MB, kgprof names
-    them on stderr. Exit code 0: written; 2: not a kgprof report, truncated, without a Profile, or from a newer
-    kgprof.
+    REPORT is only the page, as attached or downloaded. If parts were omitted from it to stay under
+    1 MB, kgprof names them on stderr. Exit code 0: written; 2: not a kgprof report, truncated,
+    without a Profile, or from a newer kgprof.
 
     \b
     For example:  kgprof extract report.html -o report.json
@@ -902,8 +917,8 @@ def schema() -> int:
 def selftest(device: str, form: str, quiet: bool) -> int:
     """Check every capture on this machine and torch against a workload with known answers.
 
-    Each capture works, is unavailable (with the reason), or is WRONG (expected, got). An unavailable capture is not a
-    failure. Exit code 0: no answer is wrong; 1: at least one is.
+    Each capture works, is unavailable (with the reason), or is WRONG (expected, got). An
+    unavailable capture is not a failure. Exit code 0: no answer is wrong; 1: at least one is.
 
     \b
     For example:  kgprof selftest --device cpu
@@ -924,7 +939,8 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     "--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True
 )
 def explain(rule: str | None, form: str) -> int:
-    """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list all.
+    """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list
+    all.
 
     \b
     For example:  kgprof explain KGP501
@@ -963,8 +979,8 @@ def explain(rule: str | None, form: str) -> int:
 def workloads(form: str) -> int:
     """List the built-in workloads: what each shows and the document it comes from.
 
-    S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages and cost, S4 a
-    diagnosis of a CUDA graph that could not be captured.
+    S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages
+    and cost, S4 a diagnosis of a CUDA graph that could not be captured.
 
     \b
     For example:  kgprof profile small-ops
@@ -1042,11 +1058,12 @@ def datasets(form: str) -> int:
 def write_ci(
     place: str, workload: str, output: Path | None, source: str | None, force: bool
 ) -> int:
-    """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
+    """Write a workflow that records a pull request's base and head in turn on one runner and
+    compares them.
 
-    Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what it installs before
-    you commit it. On GitHub, no code of the pull request runs in the job whose token can comment. The last line on
-    stdout is the file's path.
+    Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what
+    it installs before you commit it. On GitHub, no code of the pull request runs in the job whose
+    token can comment. The last line on stdout is the file's path.
 
     \b
     For example:  kgprof ci-init github --workload my_model.py:step

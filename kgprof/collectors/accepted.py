@@ -32,8 +32,9 @@ REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
 OPTIONAL = ("gb", "library")
 _DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _HEAD = """\
-# Findings of `kgprof check-graphs` that this project accepts for now. Each needs a reason, an owner and a last day;
-# `kgprof check-graphs --update-baseline` adds what is new, with reason and owner left for you to fill in.
+# Findings of `kgprof check-graphs` that this project accepts for now. Each needs a reason, an owner
+# and a last day; `kgprof check-graphs --update-baseline` adds what is new, with reason and owner
+# left for you to fill in.
 """
 
 

@@ -3,7 +3,7 @@ same.
 
 | fact | the trace says | the hooks say |
 |---|---|---|
-| graph breaks | a record whose stack names the line | a function that goes on after it was offered to Dynamo |
+| graph breaks | a record with its stack | a function that goes on after it was offered to Dynamo |
 | recompiles | a reason | a compile id that does not end in /0 |
 | compilations | a row of metrics with guards | a frame that came back compiled |
 | graphs | a row of metrics that counts operators | a graph was put into the module |

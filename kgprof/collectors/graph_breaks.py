@@ -57,7 +57,8 @@ RULES = (GRAPH_BREAK,)
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from"
 
 _IN_STACK = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?',
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$'
+    r'(?:\n +(?!File ")(?P<text>.*))?',
     re.MULTILINE,
 )
 STACK = 24  # innermost lines of a stack that a finding keeps
@@ -68,7 +69,8 @@ _BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
 _CALLS = "/torch/nn/modules/module.py"
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(
-    r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))",
+    r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)"
+    r"(?=\n\n(?:Stack variable source|User code traceback:))",
     re.S,
 )
 _USER_STACK = re.compile(
@@ -78,7 +80,8 @@ _USER_STACK = re.compile(
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
     r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"
-    r"(?:\n\n  Developer debug context: (?P<context>.*?))?(?=\n\n For more details|\n+\*\*\* While|\Z)",
+    r"(?:\n\n  Developer debug context: (?P<context>.*?))?"
+    r"(?=\n\n For more details|\n+\*\*\* While|\Z)",
     re.S | re.M,
 )
 _HINT = re.compile(r"\n  Hint: (.*?)(?=\n  Hint: |\Z)", re.S)

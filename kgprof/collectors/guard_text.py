@@ -68,7 +68,8 @@ _TENSOR_CLASSES = {
 TENSOR_KINDS = (*_TENSOR_CLASSES.values(), "dispatch-keys")
 _ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
 _TENSOR = re.compile(
-    r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."
+    r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch"
+    r"(?: at index (?P<dimension>\d+))?\."
     r" expected (?P<expected>.*?)(?:, actual (?P<actual>.*))?",
     re.IGNORECASE,
 )
@@ -83,7 +84,8 @@ _USED = re.compile(
     r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)"
 )
 _FRAME = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?',
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$'
+    r'(?:\n +(?!File ")(?P<text>.*))?',
     re.MULTILINE,
 )
 # Two names for one object; None, True and False are values.

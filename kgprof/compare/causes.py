@@ -142,7 +142,9 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
                 if window
                 else ""
             )
-            yield f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
+            yield (
+                f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
+            )
     both = (sides.base.kernels, sides.head.kernels)
     traced = [side.measured_in.upper() for side in both if isinstance(side, m.KernelBreakdown)]
     if len(set(traced)) > 1:

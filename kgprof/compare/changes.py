@@ -56,7 +56,9 @@ _COMMON = frozenset(
 # What a line does that such a cause comes of.
 _DOING = {
     m.CauseKind.COMPILE: r"compil|cache|dynamo|inductor|backend|autotune",
-    m.CauseKind.MEMORY: r"\b(?:zeros|ones|empty|full|randn?|tensor|clone|stack|cat|repeat|expand)(?:_like)?\(",
+    m.CauseKind.MEMORY: (
+        r"\b(?:zeros|ones|empty|full|randn?|tensor|clone|stack|cat|repeat|expand)(?:_like)?\("
+    ),
     m.CauseKind.COPIES: r"\.(?:clone|copy_|to|cpu|cuda|contiguous|fill_|zero_)\(|_foreach_",
     m.CauseKind.KERNEL: r"\b(?:b?float\d+|half|double|allow_tf32)\b",
     m.CauseKind.LAUNCHES: r"compiler\.disable|custom_op|graph_break",

@@ -129,7 +129,7 @@ def _operators_at(joined: str, position: int) -> tuple[str, ...]:
 
 K = m.KernelKind
 
-# ---------------------------------------------------------------- CPU: operators of a trace, by name
+# --------------------------------------------------------------- CPU: operators of a trace, by name
 
 # Kinds whose operators reduce: several elements make one.
 REDUCING = (K.NORMALISATION, K.REDUCTION, K.SORT, K.ATTENTION)

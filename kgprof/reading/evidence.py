@@ -2,9 +2,9 @@
 derived from them.
 
     Evidence ──runs──► RunEvidence ──trace(pass)──► kineto.Trace | Skipped
-        │                   ├──compiler──► RunTrace | None       torch's structured records of COMPILE
-        │                   ├──source──► SourceText              the project's files as they were recorded
-        └──once(derive)     └──once(derive)                      derive(evidence), computed at the first call
+        │                   ├──compiler──► RunTrace | None torch's structured records of COMPILE
+        │                   ├──source──► SourceText        the project's files as they were recorded
+        └──once(derive)     └──once(derive)                derive(evidence), computed once
 
 Collectors turn Evidence into events; analysis takes Evidence and asks for their events by
 ``evidence.once(collect)``. Nothing to the right of this room opens a file of a Recording.

@@ -2,26 +2,36 @@
 into place.
 
     recording/
-      recording.json                     RecordingHeader: schema number, command, options, plan, environment
+      recording.json                     RecordingHeader: schema number, command, options, plan,
+                                         environment
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       ceilings.json ceilings_log.txt     what the card does at most, or Skipped
-      accepted.json gate.json            findings that the project accepts; what check-graphs held it to
+      accepted.json gate.json            findings that the project accepts; what check-graphs held
+                                         it to
       PRIVATE.txt                        that nothing in here is redacted
       runs/<strategy>.<mode>/
-        compile.json timing.json trace.json host.json stack.json memory.json kernels.json    one pass each, or Skipped
+        compile.json timing.json trace.json host.json stack.json memory.json kernels.json
+                                         one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
         kernel_origins.json              which lines each generated kernel computes, or Skipped
-        compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
+        compiled_kernels.json            registers, spills and stages of each Triton kernel, or
+                                         Skipped
         exit.json probe_exit.json        how child A and child B ended
-        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
-        trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
-        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
+        round_2.json round_2_exit.json round_2_log.txt
+                                         TIMING once more, one set a round from the second on
+        trace.json.gz stack_trace.json.gz kernels.json.gz
+                                         what torch.profiler exported
+        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it
+                                         has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
-        script.json                      of a whole program: what a step was taken to be, and how many there were
-        control.json                     of a run that kgprof may have changed: the same one without any listener
+        script.json                      of a whole program: what a step was taken to be, and how
+                                         many there were
+        control.json                     of a run that kgprof may have changed: the same one without
+                                         any listener
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
-        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
+        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head
+                                         and tail
 
 A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and
 the reports, lie in recording.unfinished/ (kgprof.record.unfinished), and an older result stands

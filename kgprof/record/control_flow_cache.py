@@ -71,9 +71,9 @@ class ControlFlowCache(Source):
                     save(key[0], compiled, inputs, True, None)
                 except Exception as error:  # noqa: BLE001  the program's compilation has succeeded
                     why = f"{type(error).__name__}: {error}"
-                    print(
+                    print(  # noqa: T201
                         f"[kgprof: a graph could not be kept: {why}]", file=sys.stderr, flush=True
-                    )  # noqa: T201
+                    )
             return compiled
 
         replace(cache, "prepare_key", staticmethod(prepared), undo)

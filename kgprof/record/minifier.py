@@ -67,12 +67,15 @@ if __name__ == "__main__":
     differing = 0
     for name, (dtype, theirs) in eager.items():
         ours, other = found[name][1], wide.get(name, ("", None))[1]
-        differs, error, by_float64 = beyond(ours, theirs, other, *TOLERANCES.get(dtype, TOLERANCES["bfloat16"]))
+        tolerance = TOLERANCES.get(dtype, TOLERANCES["bfloat16"])
+        differs, error, by_float64 = beyond(ours, theirs, other, *tolerance)
         differing += int(differs.sum())
         print(f"{{name}}: {{differs.sum()}} of {{differs.size}} elements differ", end="")
         if differs.any():
-            at = np.unravel_index(np.argmax(np.where(differs, np.nan_to_num(error, nan=np.inf), -1)), differs.shape)
-            print(f"; at {{tuple(map(int, at))}} compiled {{ours[at]:.9g}}, eager {{theirs[at]:.9g}}", end="")
+            error = np.where(differs, np.nan_to_num(error, nan=np.inf), -1)
+            at = np.unravel_index(np.argmax(error), differs.shape)
+            print(f"; at {{tuple(map(int, at))}} compiled {{ours[at]:.9g}}", end="")
+            print(f", eager {{theirs[at]:.9g}}", end="")
             print(f", float64 {{other[at]:.9g}}" if by_float64 else "", end="")
         print()
     sys.exit({differs} if differing else 0)

@@ -261,7 +261,7 @@ def _last_words(
         replace(os, name, written_before(getattr(os, name)), undo)
 
 
-# ---------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
+# ------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
 
 
 class Capture:

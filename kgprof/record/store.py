@@ -28,8 +28,9 @@ if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
 
 _PRIVATE_TEXT = """\
-This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines, traces, names of
-this machine and its user. Show others the report.html or report.json that `kgprof report` makes from it.
+This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines,
+traces, names of this machine and its user. Show others the report.html or report.json that
+`kgprof report` makes from it.
 """
 
 

@@ -43,7 +43,8 @@ MOST_BYTES = 2**34  # of a file, unpacked
 MOST_FOREIGN = 10**6  # lines of a file that are no record's, or of a payload that is too long
 
 _PREFIX = re.compile(
-    rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
+    rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) "
+    rb"(?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
     rb"[^\]\n]+:\d+\] (?P<metadata>\{.*)"
 )
 _RANK_IN_NAME = re.compile(r"_rank_(\d+)_")

@@ -50,8 +50,8 @@ class TracePayloads(Source):
         replace(_internal, GUARDED, guarded, undo)
 
         def exchanged(*args: Any, **named: Any) -> None:
-            # noqa: F821  torch's global
-            _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]
+            # torch's global
+            _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]  # noqa: F821
 
         # a backward is compiled where Dynamo looks at every frame
         for frame in (exchanged, guarded):

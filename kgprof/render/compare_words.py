@@ -280,7 +280,8 @@ def headline(profile: m.Profile) -> m.Verdict:
 
 
 def tally(comparison: m.Comparison) -> str:
-    """ "3 new, 1 fixed, 7 unchanged" findings; those that one side did not look for by that side."""
+    """ "3 new, 1 fixed, 7 unchanged" findings; those that one side did not look for by that
+    side."""
     found = by_status(comparison)
     unknown = Counter(each.escaped for each in found.pop(m.FindingStatus.NOT_LOOKED_FOR))
     known = [f"{count(len(each))} {status}" for status, each in found.items()]

@@ -37,8 +37,8 @@ class Grouped(View, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> str:
-        """ "310 µs per step (CPU wait; MEMORY, n = 17)", a range over the runs; empty where no run's
-        is known."""
+        """ "310 µs per step (CPU wait; MEMORY, n = 17)", a range over the runs; empty where no
+        run's is known."""
         known = [member.cost for member in self.members if isinstance(member.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
         return said_cost(known) if len(units) == 1 else ""

@@ -210,7 +210,7 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
     )
 
 
-# ---------------------------------------------------------------- the runs by speed, and by what they do
+# ----------------------------------------------------------- the runs by speed, and by what they do
 
 
 def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[RunBar]:
@@ -283,7 +283,7 @@ def _busy_bar(
     )
 
 
-# ---------------------------------------------------------------- what to do, and what a change is put down to
+# ----------------------------------------------------- what to do, and what a change is put down to
 
 
 def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:

@@ -183,7 +183,8 @@ class Front:
     def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
         named = f"{code(rule, _NAMED)} " if rule else ""
-        return f"{named}{self._place(place, lines)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _STATED)}"
+        stated = text.replace(f" {rule} ", ": ", 1) if rule else text
+        return f"{named}{self._place(place, lines)}{prose(stated, _STATED)}"
 
     def _place(self, place: m.Location | None, lines: str = "") -> str:
         if place is None:

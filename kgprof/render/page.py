@@ -203,8 +203,8 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
     )
     if isinstance(environment.git_commit, str):
         facts.append(
-            "commit "
-            f"{environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}"
+            f"commit {environment.git_commit[:10]}"
+            f"{' with changes' if environment.git_dirty is True else ''}"
         )
     if profile.comparison is not None and not profile.comparison.environment:
         facts.append("same machine and versions")

@@ -8,7 +8,8 @@ from kgprof import model as m
 
 HEAD = """# Rules
 
-All findings that kgprof can report, each with its fix. An id is never reused. This page is generated
+All findings that kgprof can report, each with its fix. An id is never reused. This page is \
+generated
 (`kgprof explain --format markdown > RULES.md`), and a test holds it to the code.
 
 | id | name | level | what it is |

@@ -134,7 +134,7 @@ def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], b
             say(
                 console,
                 f"{number}. "
-                f"{compare_words.caused(cause, profile.comparison, profile.environment.source_root)}",
+                + compare_words.caused(cause, profile.comparison, profile.environment.source_root),
             )
         metrics = compare_words.metrics_of(profile.comparison)[:_METRICS]
         if metrics:

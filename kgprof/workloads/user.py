@@ -3,8 +3,10 @@
     class Attention:                                  # kgprof profile file.py:attention
         strategies = {"naive": naive, "fused": fused}     # name -> function, or object with step()
         baseline = "naive"                                # optional: what speed-ups are relative to
-        alternatives = {"naive": "fused"}                 # optional: work behind a read, the same work in every step
-        unit, units_per_step = "token", 4096              # optional: what the work is counted in; or a function of none
+        alternatives = {"naive": "fused"}                 # optional: work behind a read, the same
+                                                          # work in every step
+        unit, units_per_step = "token", 4096              # optional: what the work is counted in;
+                                                          # or a function of none
     attention = Attention()
 
 For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its

@@ -155,7 +155,7 @@ def test_a_graph_of_no_operators_is_no_contradiction() -> None:
     assert diagnosed(*lines, ran("1/0", 0))[0].message.startswith("sources disagree on graphs")
 
 
-# ---------------------------------------------------------------- CUDA graphs: the log against the launches
+# -------------------------------------------------------- CUDA graphs: the log against the launches
 
 
 def on_cuda(region: Region, *lines: Any) -> tuple[str, ...]:

@@ -690,7 +690,7 @@ def test_without_costs_a_read_in_each_step_comes_before_one_in_a_few() -> None:
     ]
 
 
-# ---------------------------------------------------------------- KGP503: against the trace of a GPU run
+# ----------------------------------------------------------- KGP503: against the trace of a GPU run
 
 
 STEPS = 4
@@ -861,7 +861,7 @@ def test_a_read_that_one_of_two_hooks_saw_is_said_beside_its_finding() -> None:
     )
 
 
-# ---------------------------------------------------------------- in a library; and what would lie on the host
+# ----------------------------------------------------- in a library; and what would lie on the host
 
 
 INNER = Frame(file=written.LIBRARY, line=3, function="softmax")

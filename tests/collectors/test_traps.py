@@ -88,7 +88,7 @@ def line(function: Callable[..., object], offset: int) -> int:
     return function.__code__.co_firstlineno + offset
 
 
-# ---------------------------------------------------------------- 1 to 3: counting breaks and operators
+# ------------------------------------------------------------ 1 to 3: counting breaks and operators
 
 
 def loops(x: torch.Tensor) -> torch.Tensor:
@@ -240,7 +240,7 @@ def test_7_one_reason_is_bare_text_and_several_are_json(tmp_path: Path) -> None:
     assert rejected == [[("0/0", "2", "3")], [("0/1", "3", "4"), ("0/0", "2", "4")]]
 
 
-# ---------------------------------------------------------------- 8 to 10: synchronisation and caches
+# -------------------------------------------------------------- 8 to 10: synchronisation and caches
 
 
 def scales_by_float(x: torch.Tensor) -> torch.Tensor:

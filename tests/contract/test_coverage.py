@@ -254,7 +254,7 @@ def _is_within_no_budget(rule: Rule, left: Profile) -> None:
     assert {check.status for check in mine} == {BudgetStatus.NOT_OBSERVED}
 
 
-# ---------------------------------------------------------------- a trace whose steps are not marked
+# --------------------------------------------------------------- a trace whose steps are not marked
 
 
 @every_rule

@@ -368,7 +368,7 @@ def test_a_shape_of_another_form_loses_neither_the_event_nor_the_rest_of_it(tmp_
     assert columns.shape.tolist() == [0, kineto.NONE]
 
 
-# ---------------------------------------------------------------- what a hostile or careless writer leaves
+# --------------------------------------------------------- what a hostile or careless writer leaves
 
 
 def test_an_event_without_a_time_is_not_taken_for_one_at_the_beginning(tmp_path: Path) -> None:

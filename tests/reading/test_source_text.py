@@ -104,7 +104,7 @@ def test_two_checkouts_name_a_file_alike() -> None:
     assert SOURCE.identity(None) == ()
 
 
-# ---------------------------------------------------------------- what binds a name, what a branch returns
+# --------------------------------------------------------- what binds a name, what a branch returns
 
 BINDS = """\
 state = 0

@@ -160,7 +160,7 @@ def test_a_graph_has_the_key_that_comes_after_it_and_only_the_first_of_a_key() -
     ]
 
 
-# ---------------------------------------------------------------- scatters that Inductor leaves to ATen
+# ------------------------------------------------------------ scatters that Inductor leaves to ATen
 
 
 def multiplied_into(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

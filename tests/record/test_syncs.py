@@ -71,7 +71,7 @@ def places(records: tuple[SyncRecord, ...]) -> list[tuple[str, int]]:
     return [(one.op, one.frames[0].line) for one in records]
 
 
-# ---------------------------------------------------------------- each kind, with its line and cause
+# --------------------------------------------------------------- each kind, with its line and cause
 
 
 def reads_item(x: torch.Tensor) -> object:

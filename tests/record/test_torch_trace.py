@@ -352,7 +352,7 @@ def test_compilation_that_is_switched_off_is_said(
     )
 
 
-# ---------------------------------------------------------------- what compiles while the workload is loaded
+# ------------------------------------------------------- what compiles while the workload is loaded
 
 
 def warmed_up(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], Stepping]:

@@ -21,14 +21,17 @@ CLOSURE = "closure"
 # triple, slot, goal, outcome and steps, and what drawing and ranking them hold meanwhile
 BYTES_PER_CANDIDATE = 160
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-HELP = """Rank each test triple among its corruptions, and say how well and how fast; nothing is profiled.
+HELP = """Rank each test triple among its corruptions, and say how well and how fast; nothing is
+profiled.
 
-Candidates are searched in chunks, so memory does not grow with their number. With --checkpoint each finished chunk is
-kept, and --resume goes on after whatever ended the run. Under torchrun the chunks are shared among the processes, and
-the result is the same. The report goes to stdout, progress to stderr.
+Candidates are searched in chunks, so memory does not grow with their number. With --checkpoint each
+finished chunk is kept, and --resume goes on after whatever ended the run. Under torchrun the chunks
+are shared among the processes, and the result is the same. The report goes to stdout, progress to
+stderr.
 
-Exit code 0: evaluated; 1: --check closure found a proof of something that has none; 2: wrong option or input, or a
-place that cannot be written; 4: another process of the evaluation died; 130: interrupted.
+Exit code 0: evaluated; 1: --check closure found a proof of something that has none; 2: wrong option
+or input, or a place that cannot be written; 4: another process of the evaluation died; 130:
+interrupted.
 
 \b
 For example:  kgprof evaluate --dataset umls --corruptions 100,500,all

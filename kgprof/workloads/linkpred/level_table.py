@@ -124,8 +124,8 @@ class Looks:
             self.programs = torch.cuda.get_device_properties(device).multi_processor_count
 
     def first(
-        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor, logits: Tensor,
-        reaches: Tensor,
+        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor,
+        logits: Tensor, reaches: Tensor,
     ) -> None:  # fmt: skip
         """Logits of all children and what the first look may be off by."""
         room = len(parents)
@@ -167,8 +167,9 @@ class Looks:
     ) -> None:  # fmt: skip
         self.launch(
             kernels.look, self.programs,
-            children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields, self.scale,
-            self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1], num_stages=1,
+            children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields,
+            self.scale, self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1],
+            num_stages=1,
         )  # fmt: skip
 
     def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
@@ -176,8 +177,8 @@ class Looks:
         encoded = allocate((room, self.width), torch.float32, children.device)
         self.launch(
             kernels.second_look, self.programs,
-            children, kept, count, encoded, *self.tables, self.high, self.low, *self.others, *self.fields, room,
-            **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
+            children, kept, count, encoded, *self.tables, self.high, self.low, *self.others,
+            *self.fields, room, **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
         )  # fmt: skip
         return encoded
 
@@ -188,8 +189,8 @@ class Looks:
         encoded = allocate((room, self.width), torch.float32, children.device)
         self.launch(
             kernels.exact_look, 4 * self.programs,
-            rows, count, children, keys, encoded, *self.tables, self.full, *self.others, *self.fields, room,
-            **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
+            rows, count, children, keys, encoded, *self.tables, self.full, *self.others,
+            *self.fields, room, **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
         )  # fmt: skip
         return encoded
 
@@ -353,9 +354,9 @@ class LevelTable:
         outcome, depths, at, live, overflowed, tally = walk
         self.launch(
             kernels.follow, cdiv(len(at), BLOCK),
-            outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally, self.next, self.ends,
-            self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED, FAILED=FAILED, TRUNCATED=TRUNCATED,
-            OVERFLOW=OVERFLOW, BLOCK=BLOCK,
+            outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally,
+            self.next, self.ends, self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED,
+            FAILED=FAILED, TRUNCATED=TRUNCATED, OVERFLOW=OVERFLOW, BLOCK=BLOCK,
         )  # fmt: skip
         # The CPU waits for the GPU here, where it has given it the whole level.
         children, kept, left, _, again = counts.tolist()
@@ -381,8 +382,8 @@ class LevelTable:
             self.empty(most, dtype=torch.float32),
         )
         self.launch(
-            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents, children,
-            *self.tables, **self.derives,
+            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents,
+            children, *self.tables, **self.derives,
         )  # fmt: skip
         self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
         self.launch(
@@ -412,13 +413,13 @@ class LevelTable:
         scale, grain = self.policy.scale, ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
         self.launch(
-            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale, self.looks.second_reach, 2 * grain,
-            room, **sizes,
+            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale,
+            self.looks.second_reach, 2 * grain, room, **sizes,
         )  # fmt: skip
         exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
         self.launch(
-            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows, self.first_mask, scale,
-            grain, room, **sizes,
+            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows,
+            self.first_mask, scale, grain, room, **sizes,
         )  # fmt: skip
         self.encoded = encoded
         return chosen
@@ -432,8 +433,8 @@ class LevelTable:
         self.ids, self.sources = self.empty(count), self.empty(count)
         self.launch(
             kernels.settle, cdiv(count, BLOCK),
-            self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:], begins, count,
-            TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
+            self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:],
+            begins, count, TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
         )  # fmt: skip
         self.rows += count
 

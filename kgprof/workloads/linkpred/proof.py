@@ -20,10 +20,12 @@ all has the one child FALSE; so have the empty state and FALSE itself. States pa
 canonical and hold no PAD; a ground query is.
 
 Caps, each with a counter (``Dropped``), in the order in which they act:
-  facts     the goal's constants choose the look-up: both (is the goal a fact?), the first, the second, or neither; of
-            the facts found the first K_f are looked at, before ``own`` and p(X, X) turn any away
+  facts     the goal's constants choose the look-up: both (is the goal a fact?), the first, the
+            second, or neither; of the facts found the first K_f are looked at, before ``own`` and
+            p(X, X) turn any away
   rules     of the rules for the goal's predicate the first K_r are looked at
-  atoms     children that still have more than A atoms when the facts are gone are dropped, each counted, equal or not
+  atoms     children that still have more than A atoms when the facts are gone are dropped, each
+            counted, equal or not
   children  of the different children the first S are kept; TRUE alone never exceeds it
 
 A proof begins with the query as step 0; a step derives the children and chooses one. TRUE within

@@ -131,7 +131,7 @@ def test_the_engine_derives_what_the_proof_derives(
     assert wrong == [0] * GRAPHS
 
 
-# ---------------------------------------------------------------- faults that the comparison must see
+# -------------------------------------------------------------- faults that the comparison must see
 
 
 def patched(name: str, replacement: Callable[..., object]) -> Callable[[pytest.MonkeyPatch], None]:
