@@ -106,7 +106,7 @@ def wall(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, 
 
 
 def flushed(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, Slice]:
-    from triton.testing import do_bench  # type: ignore[import-untyped]
+    from triton.testing import do_bench
 
     def empty_cache() -> torch.Tensor:
         return torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=device)

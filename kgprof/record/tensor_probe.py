@@ -390,8 +390,8 @@ class _Made:
         dead = [
             key
             for key, (storage, _, made) in self.by_storage.items()
-            if made < call and storage.expired()
-        ]  # type: ignore[no-untyped-call]
+            if made < call and storage.expired()  # type: ignore[no-untyped-call]
+        ]
         for key in dead:
             del self.by_storage[key]
 

@@ -89,11 +89,9 @@ class ExampleWorkload:
             )
 
         def compiled(function: Callable[..., object], **options: object) -> Any:
-            return (
-                function
-                if run.mode == m.EAGER
-                else torch.compile(function, mode=run.mode, **options)
-            )  # type: ignore[call-overload]
+            if run.mode == m.EAGER:
+                return function
+            return torch.compile(function, mode=run.mode, **options)  # type: ignore[call-overload]
 
         torch.manual_seed(self._seed)
         step = strategy.build(self._shapes, device, compiled)
