@@ -241,8 +241,9 @@ def _of_run(
             continue  # torch's own way to a value that is read at this line anyway
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
-        if sum(reads) <= window:  # what a whole program reads once is its result
-            continue
+        is_script = run.record.script is not None
+        if sum(reads) <= window or (is_script and _is_read_at_the_end(reads)):
+            continue  # what a whole program reads once is its result
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
@@ -273,6 +274,11 @@ def _of_run(
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _is_read_at_the_end(reads: Sequence[int]) -> bool:
+    """Whether a script reads once, in its last call, to which what follows its loop belongs."""
+    return len(reads) > 1 and sum(reads) == reads[-1] == 1
 
 
 def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:
