@@ -89,6 +89,7 @@ WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
+_FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
 WAITS = {
@@ -314,8 +315,10 @@ def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
 def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that
     is checked on the device (a read within a graph of which Dynamo captured no operator that
-    reads), a Python number that is assigned."""
+    reads), a Python number that is assigned, a number that the compiler reads."""
     if on_cuda and record.device == "cpu":
+        return ""
+    if record.chain and _FAKE_TENSORS in record.chain[0].file:
         return ""
     if record.op == READ and (
         (record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"
