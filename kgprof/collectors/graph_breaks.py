@@ -414,7 +414,7 @@ def _other_ways_in(records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:
     compiled code, which stands in no Python stack, lies between: it is no way of its own."""
     callers = set()
     for record in records:
-        above = record.compiled.stack if record.compiled is not None else ()
+        above = record.compiled.stack[:-1] if record.compiled is not None else ()
         callers |= {line_of(place) for place in above} - {line_of(record.site)}
     ways = grouped(records, lambda record: line_of(record.site))[1:]
     sites = (same[0].site for same in ways)
