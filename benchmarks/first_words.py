@@ -1,7 +1,8 @@
 """What each tool's own words name on the programs of tests/reports: the cause, the line, the remedy.
 
-    python benchmarks/first_words.py                       # all programs; keeps benchmarks/results/first_words.json
-    python benchmarks/first_words.py --only NAME --jobs 2  # some of them; keeps nothing
+    python benchmarks/first_words.py              # FAMILIES; kept in benchmarks/results/first_words.json
+    python benchmarks/first_words.py --all        # all programs, which takes hours
+    python benchmarks/first_words.py --only NAME  # some of them, which take their place in what is kept
 
 | tool | how it is used | what is read |
 |---|---|---|
@@ -37,6 +38,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,26 @@ sys.path.insert(0, str(ROOT))  # for the truths, which no wheel holds
 from tests.reports.truth import Program, programs  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "first_words.json"
+# What public reports are about, with the programs that stand for it in the table.
+FAMILIES = {
+    "calls that run eagerly at the limit": ("adapters_per_stage", "heads_in_a_dictionary"),
+    "no graph at all": ("hooked_sequential", "ddp_of_a_trunk", "sequential_compiled_in_place"),
+    "a stance": ("stance_with_new_sizes",),
+    "compiled at import": ("import_break_branch", "import_break_logger", "import_limit_lengths"),
+    "compiled in worker processes": ("script_workers",),
+    "a tensor subclass": ("subclass_page_number",),
+    "the guard's words": ("remedy_layer_drop", "remedy_changing_options", "remedy_closure"),
+    "torch's own remedy": (
+        *("remedy_rnn", "remedy_int_attribute", "remedy_marked_and_fixed", "remedy_custom_op"),
+        *("remedy_static_sizes", "remedy_shared_wrapper"),
+    ),
+    "a break in the program and in torch": ("compiled_training_step", "import_break_marks"),
+    "one cause": ("sparse_input", "sparse_argument", "per_sample_gradient"),
+    "healthy": (
+        *("warmed_at_import", "subclass_packed_weight", "reset_between_widths", "scheduled_optimizer"),
+        *("saliency_along_a_path", "lazy_image_encoder", "sizes_from_input"),
+    ),
+}
 STEPS = 20  # as check-graphs makes by default
 TIME_LIMIT_S = 600.0
 LOGS = "graph_breaks,recompiles,perf_hints"
@@ -89,6 +111,9 @@ class Marks:
     exit_code: int = 0
     seconds: float = 0.0
     impossible: str = ""
+
+
+Marked = dict[str, dict[str, Marks]]  # by program and tool
 
 
 # ---------------------------------------------------------------- tools
@@ -260,7 +285,7 @@ def marked(program: Program) -> dict[str, Marks]:
 COLUMNS = {"cause": "cause", "line": "line", "remedy": "remedy", "left_alone": "healthy left alone", "false": "false"}
 
 
-def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[int]]]:
+def sums(by_program: Marked) -> dict[str, dict[str, list[int]]]:
     """By tool and column: how many of how many."""
     table: dict[str, dict[str, list[int]]] = {}
     for tool in TOOLS:
@@ -271,7 +296,7 @@ def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[in
     return table
 
 
-def behind(by_program: dict[str, dict[str, Marks]]) -> list[str]:
+def behind(by_program: Marked) -> list[str]:
     """Where a peer names something and kgprof does not."""
     rows = []
     for name, by_tool in by_program.items():
@@ -282,7 +307,7 @@ def behind(by_program: dict[str, dict[str, Marks]]) -> list[str]:
     return rows
 
 
-def printed(by_program: dict[str, dict[str, Marks]]) -> str:
+def printed(by_program: Marked) -> str:
     lines = [f"| tool | {' | '.join(COLUMNS.values())} |", f"|---|{'--:|' * len(COLUMNS)}"]
     for tool, by_column in sums(by_program).items():
         cells = [f"{number} of {most}" for number, most in by_column.values()]
@@ -290,19 +315,30 @@ def printed(by_program: dict[str, dict[str, Marks]]) -> str:
     return "\n".join(lines)
 
 
-def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> None:
-    """Writes what is known so far, and of how many programs that is."""
+def keep(by_program: Marked, output: Path) -> None:
+    """Write all marks that are known, with their sums."""
     kept: dict[str, Any] = {
         "command": "python benchmarks/first_words.py",
         "environment": environment(),
-        "programs_marked": f"{len(by_program)} of {most}",
         "sums": sums(by_program),
         "behind": behind(by_program),
         "programs": {
-            name: {tool: asdict(each) for tool, each in by_tool.items()} for name, by_tool in by_program.items()
+            name: {tool: asdict(each) for tool, each in by_tool.items()}
+            for name, by_tool in by_program.items()
         },
     }
     output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def kept_in(output: Path) -> Marked:
+    """Read the marks of an earlier run."""
+    if not output.exists():
+        return {}
+    programs_kept = json.loads(output.read_text("utf-8"))["programs"]
+    return {
+        name: {tool: Marks(**each) for tool, each in by_tool.items()}
+        for name, by_tool in programs_kept.items()
+    }
 
 
 def environment() -> dict[str, str]:
@@ -319,19 +355,20 @@ def environment() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python benchmarks/first_words.py")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="these programs; repeatable")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs beside each other")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where the marks of all programs are kept")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="repeatable")
+    parser.add_argument("--all", action="store_true", help="all programs of tests/reports")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where marks are kept")
     options = parser.parse_args()
-    chosen = [program for program in programs() if not options.only or program.name in options.only]
-    if unknown := {*options.only} - {program.name for program in chosen}:
+    known = {program.name: program for program in programs()}
+    names = options.only or (list(known) if options.all else list(chain(*FAMILIES.values())))
+    if unknown := {*names} - {*known}:
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
-    by_program: dict[str, dict[str, Marks]] = {}
+    by_program = kept_in(options.output) if options.only else {}
     with ThreadPoolExecutor(options.jobs) as pool:
-        for program, by_tool in zip(chosen, pool.map(marked, chosen), strict=True):
-            by_program[program.name] = by_tool
-            if not options.only:
-                keep(by_program, len(chosen), options.output)
+        for name, by_tool in zip(names, pool.map(marked, map(known.get, names)), strict=True):
+            by_program[name] = by_tool
+            keep(by_program, options.output)
     print(printed(by_program))
     print("\n".join(behind(by_program)))
 
